@@ -1,0 +1,41 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up .venv first and can be repeated.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip --disable-pip-version-check
+
+.PHONY: demo test test-all bench lint types boundaries clean
+
+demo: $(STAMP)
+	$(BIN)/fedgsp run
+
+test: lint types boundaries
+	$(BIN)/pytest -m "not slow"
+
+test-all: lint types boundaries
+	$(BIN)/pytest --cov --cov-report=term-missing:skip-covered --cov-fail-under=90
+	$(BIN)/python tests/mutations.py
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/round.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+boundaries: $(STAMP)
+	$(BIN)/lint-imports
+
+# The constraints pin torch to a CPU build; a range would take several GB of CUDA packages.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt hatchling editables
+	$(PIP) install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* dist

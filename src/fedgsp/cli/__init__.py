@@ -1,0 +1,1 @@
+"""The command line: thin commands, no logic of their own."""

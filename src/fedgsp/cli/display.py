@@ -1,0 +1,235 @@
+"""What a person sees while a run goes on: a live display on a terminal, plain lines elsewhere, and a summary at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedgsp.core.chain import Plan
+from fedgsp.engine.job import EngineEvent, HopDone
+from fedgsp.run.observers import Observer
+from fedgsp.run.result import RunResult
+from fedgsp.run.setup import Setup
+
+BARS = "▁▂▃▄▅▆▇█"
+MOST_CHAINS_SHOWN = 12
+
+
+def display(place: Path | None) -> Observer:
+    """The live display on a terminal, plain lines elsewhere."""
+    return LiveDisplay(place) if sys.stdout.isatty() else PlainLines(place)
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """Values as a row of bars, the last `width` of them."""
+    shown = values[-width:]
+    low, high = min(shown, default=0.0), max(shown, default=0.0)
+    span = (high - low) or 1.0
+    return "".join(BARS[int((value - low) / span * (len(BARS) - 1))] for value in shown)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.0f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def headline(setup: Setup) -> str:
+    """What is about to run, in a line."""
+    config = setup.config
+    held = f", {len(setup.held_out)} held out" if len(setup.held_out) else ""
+    return (
+        f"{config.method.name}: {config.run.rounds} rounds, {len(setup.roster)} clients{held}, {setup.data.samples} samples of "
+        f"{setup.data.source or 'data in memory'}, model {config.model.name}, {setup.workers() or 'no'} worker process(es)"
+    )
+
+
+def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
+    """A finished round in a line."""
+    shown = f"{score} {entry[score]:.4f}  " if score and score in entry else ""
+    loss = f"loss {entry['loss']:.4f}  " if "loss" in entry else ""
+    laps = entry["timings"]
+    seconds = laps["plan"] + laps["train"] + laps["evaluate"]
+    return (
+        f"round {entry['round']:>4}/{rounds}  groups {entry['groups']:>4}  chains {entry['chains']:>4}  "
+        f"clients {entry['clients']:>4}  {shown}{loss}{seconds:.1f} s"
+    )
+
+
+class PlainLines(Observer):
+    """A line a round, for logs and pipes."""
+
+    def __init__(self, place: Path | None) -> None:
+        self._place = place
+        self._setup: Setup | None = None
+
+    def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
+        """Say what runs, and where it goes on."""
+        self._setup = setup
+        print(headline(setup))
+        for note in setup.notes:
+            print(f"note: {note}")
+        if journal:
+            print(f"going on after round {journal[-1]['round']}")
+        sys.stdout.flush()
+
+    def event(self, event: EngineEvent) -> None:
+        """Only trouble is worth a line."""
+        if not isinstance(event, HopDone):
+            print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", flush=True)
+
+    def round_done(self, entry: dict[str, Any]) -> None:
+        """A line a round."""
+        assert self._setup is not None
+        print(round_line(entry, self._setup.config.run.rounds, self._setup.job.task.score), flush=True)
+
+
+class LiveDisplay(Observer):
+    """Progress over rounds with the time left, this round's chains advancing, and the accuracy as a sparkline."""
+
+    def __init__(self, place: Path | None, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._place = place
+        self._setup: Setup | None = None
+        self._journal: list[dict[str, Any]] = []
+        self._plan: Plan | None = None
+        self._done: dict[int, int] = {}
+        self._stage = "starting workers"
+        self._round_seconds: list[float] = []
+        self._began = time.monotonic()
+        self._live: Live | None = None
+
+    def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
+        """Open the live view."""
+        self._setup, self._journal = setup, list(journal)
+        self._console.print(headline(setup))
+        for note in setup.notes:
+            self._console.print(f"note: {note}", style="yellow")
+        if journal:
+            self._console.print(f"going on after round {journal[-1]['round']}")
+        self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=8, transient=True)
+        self._live.start()
+
+    def round_begun(self, plan: Plan) -> None:
+        """New chains."""
+        self._plan, self._done, self._stage = plan, {}, f"round {plan.round}"
+        self._began = time.monotonic()
+
+    def event(self, event: EngineEvent) -> None:
+        """A chain advances, or starts again."""
+        if isinstance(event, HopDone):
+            self._done[event.chain] = event.report.hop + 1
+        else:
+            self._done[event.chain] = 0
+            self._console.print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", style="yellow")
+
+    def evaluating(self, round_: int) -> None:
+        """The chains are done."""
+        self._stage = f"round {round_}: evaluating"
+
+    def round_done(self, entry: dict[str, Any]) -> None:
+        """Remember the line."""
+        self._journal.append(entry)
+        self._round_seconds.append(time.monotonic() - self._began)
+
+    def ended(self, result: RunResult) -> None:
+        """Close the live view."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Give the terminal back; may be called twice."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _view(self) -> Group:
+        assert self._setup is not None
+        rounds, score = self._setup.config.run.rounds, self._setup.job.task.score
+        done = self._journal[-1]["round"] if self._journal else 0
+        recent = self._round_seconds[-10:]
+        left = duration(sum(recent) / len(recent) * (rounds - done)) + " left" if recent else ""
+        bar = Progress(TextColumn("rounds"), BarColumn(None), MofNCompleteColumn(), TextColumn(left), expand=True)
+        bar.add_task("", total=rounds, completed=done)
+        lines: list[Any] = [bar, Text(self._stage)]
+        if self._plan is not None:
+            lines.append(self._chains(self._plan))
+        values = [entry[score] for entry in self._journal if score in entry] if score else []
+        if values:
+            lines.append(Text(f"{score} {values[-1]:.4f} (best {max(values):.4f})  {sparkline(values)}"))
+        return Group(*lines)
+
+    def _chains(self, plan: Plan) -> Group:
+        """One bar a chain while they are few, one for all when they are many."""
+        chains = list(enumerate(plan.chains))
+        bars = Progress(TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), expand=True)
+        if len(chains) > MOST_CHAINS_SHOWN:
+            total = sum(len(chain) for _, chain in chains)
+            bars.add_task(f"{len(chains)} chains", total=total, completed=sum(self._done.values()))
+        else:
+            for index, chain in chains:
+                bars.add_task(f"chain {index + 1}", total=len(chain), completed=self._done.get(index, 0))
+        return Group(bars)
+
+
+def show_summary(result: RunResult) -> None:
+    """What came out, what it cost, where it is, and what to type next."""
+    facts, console = result.facts, Console()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for row in _summary_rows(result):
+        table.add_row(*row)
+    console.print(table)
+    if facts["status"] == "finished" and not result.facts["timings"]["peak_memory"]:
+        console.print(f"{result.directory} had already finished its {result.rounds} rounds.")
+    if result.directory is not None:
+        console.print(f"next: fedgsp resume {result.directory} --rounds {result.rounds * 2}", soft_wrap=True)
+
+
+def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
+    facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
+    rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
+    if score in summary.final and summary.best is not None:
+        rows.append(
+            (
+                score,
+                f"{summary.final[score]:.4f} (mean of the last 10 evaluations), "
+                f"best {summary.best[score]:.4f} in round {summary.best['round']}",
+            )
+        )
+        rows.append(("loss", f"{summary.final['loss']:.4f}"))
+    if facts["target"] is not None:
+        reached = summary.reached
+        rows.append((f"target {facts['target']['accuracy']:g}", f"reached in round {reached}" if reached else "not reached"))
+    seconds = sum(e["timings"]["plan"] + e["timings"]["train"] + e["timings"]["evaluate"] for e in result.journal)
+    rows.append(("time", f"{duration(seconds)} of training"))
+    rows.append(
+        (
+            "traffic",
+            f"{size(facts['totals']['bytes'])} handed on, longest serial path {facts['totals']['serial_steps']} SGD steps",
+        )
+    )
+    if peaks := facts["timings"]["peak_memory"]:
+        rows.append(("peak memory", ", ".join(f"{who} {size(count)}" for who, count in peaks.items())))
+    if result.directory is not None:
+        rows.append(("files", f"{result.directory}/ (journal.jsonl, plans.jsonl, result.json, model.safetensors)"))
+    return rows

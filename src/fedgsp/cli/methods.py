@@ -1,0 +1,39 @@
+"""`fedgsp methods`: the table of named methods and their parts."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("methods")(methods)
+
+
+def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every parameter.")] = False) -> None:
+    """List the methods and the parts they are made of."""
+    from fedgsp.methods import METHODS, named
+
+    if as_json:
+        table = {name: {"summary": row.summary, **named(name).encode()} for name, row in METHODS.items()}
+        typer.echo(json.dumps(table, indent=2))
+        return
+    for name, row in METHODS.items():
+        parts = named(name).encode()
+        typer.echo(f"{name}\n    {row.summary}")
+        for role in ("planner", "local", "server"):
+            typer.echo(f"    {role:<8}{spell(parts[role])}")
+
+
+def spell(part: dict[str, Any]) -> str:
+    """A part in one line: its kind, then its parts and the parameters that say most."""
+    nested = [spell(value) for key, value in part.items() if isinstance(value, dict) and key != "schedule"]
+    plain = [f"{key}={value}" for key, value in part.items() if key in SHOWN and not isinstance(value, dict)]
+    inside = ", ".join([*nested, *plain])
+    return f"{part['kind']}({inside})" if inside else str(part["kind"])
+
+
+SHOWN = ("alpha", "beta", "count", "kappa", "order", "lr", "batch_size", "epochs", "weights")

@@ -1,0 +1,158 @@
+"""`fedgsp run`, `fedgsp resume`, `fedgsp replay`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("run")(run)
+    app.command("resume")(resume)
+    app.command("replay")(replay)
+
+
+def run(
+    config: Annotated[Path | None, typer.Argument(help="A config.toml; options given here replace its entries.")] = None,
+    method: Annotated[str | None, typer.Option(help="fedgsp, fedavg, ...: see `fedgsp methods`.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data source, e.g. glyphs:clients=100 or npz:FILE.")] = None,
+    model: Annotated[str | None, typer.Option(help="small_cnn, leaf_cnn or package.module:callable.")] = None,
+    init: Annotated[Path | None, typer.Option(help="Start from these weights (.safetensors).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="How many rounds.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Use this many clients.")] = None,
+    kappa: Annotated[float | None, typer.Option(help="Share of the groups that train in a round.")] = None,
+    growth: Annotated[str | None, typer.Option(help="linear, log, exp, constant or singletons.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Rate of growth.")] = None,
+    beta: Annotated[int | None, typer.Option(help="Groups at the start (the number, for constant).")] = None,
+    order: Annotated[str | None, typer.Option(help="Order in a chain: shuffled each round, or fixed.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate of the clients.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples in a mini-batch.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Local epochs of a client.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of the clients' SGD.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the clients' SGD.")] = None,
+    workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or mps.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Initial weights, plans, batches.")] = None,
+    data_seed: Annotated[int | None, typer.Option(help="Generated data, splits, subsets.")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Evaluate every so many rounds.")] = None,
+    target_accuracy: Annotated[float | None, typer.Option(help="Say when this accuracy is first reached.")] = None,
+    stop_at_target: Annotated[bool | None, typer.Option("--stop-at-target", help="Stop there.")] = None,
+    holdout_clients: Annotated[int | None, typer.Option(help="Clients that never train, only judge.")] = None,
+    validation: Annotated[float | None, typer.Option(help="Share of train kept for tuning.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory (default: runs/METHOD-TIME).")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any other entry.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic and time; train nothing.")] = False,
+) -> None:
+    """Train a method. With no arguments: FedGSP on made-up handwriting, about a minute."""
+    from fedgsp.cli.options import build_config, growth_parts
+
+    chosen = build_config(
+        config,
+        {
+            "run": {
+                "rounds": rounds, "seed": seed, "workers": _workers(workers), "device": device, "eval_every": eval_every,
+                "target_accuracy": target_accuracy, "stop_at_target": stop_at_target, "holdout_clients": holdout_clients,
+            },
+            "data": {"source": data, "seed": data_seed, "clients": clients, "validation": validation},
+            "model": {"name": model, "init": str(init) if init else None},
+        },
+        method,
+        {
+            **growth_parts(growth, alpha, beta), "planner.kappa": kappa, "planner.order": order, "local.lr": lr,
+            "local.batch_size": batch_size, "local.epochs": epochs, "local.momentum": momentum,
+            "local.weight_decay": weight_decay,
+        },
+        sets or [],
+    )  # fmt: skip
+    from fedgsp.run import drive
+
+    setup = drive.Objects().prepare(chosen)
+    if dry_run:
+        from fedgsp.cli.dryrun import show_dry_run
+
+        show_dry_run(setup, as_json)
+        return
+    place = out or _default_place(setup.config.method.name)
+    _finish(drive.start(setup, place, _observers(quiet, as_json, place)), quiet, as_json)
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="The run directory.")],
+    rounds: Annotated[int | None, typer.Option(help="Train up to this many rounds.")] = None,
+    workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
+    previous: Annotated[bool, typer.Option(help="Go on from the checkpoint before the last.")] = False,
+    other_numerics: Annotated[bool, typer.Option(help="Go on although torch or the device changed.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+) -> None:
+    """Go on with a run that was stopped, to the same bits as if it never had been."""
+    from fedgsp.run import drive
+
+    result = drive.resume(
+        directory, rounds=rounds, workers=_workers(workers), previous=previous, other_numerics=other_numerics,
+        observers=_observers(quiet, as_json, directory),
+    )  # fmt: skip
+    _finish(result, quiet, as_json)
+
+
+def replay(
+    directory: Annotated[Path, typer.Argument(help="The run directory.")],
+    workers: Annotated[str, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the verdict.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON, nothing else.")] = False,
+) -> None:
+    """Recompute a run from its configuration, data and event log, and compare it to the bit."""
+    from fedgsp.run import replay as replaying
+
+    observers = _observers(quiet, as_json, None)
+    verdict = replaying.replay(directory, workers=_workers(workers) or "auto", observers=observers)
+    if as_json:
+        typer.echo(json.dumps({"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}))
+    elif verdict.differs is None:
+        typer.echo(f"{directory}: {verdict.rounds} rounds replayed, every bit the same.")
+    else:
+        typer.echo(f"{directory}: round {verdict.rounds + 1} differs: {verdict.differs}.", err=True)
+    if verdict.differs is not None:
+        raise typer.Exit(1)
+
+
+def _observers(quiet: bool, as_json: bool, place: Path | None) -> list[Any]:
+    if quiet or as_json:
+        return []
+    from fedgsp.cli.display import display
+
+    return [display(place)]
+
+
+def _finish(result: Any, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({**result.facts, "directory": str(result.directory)}, indent=2))
+    elif not quiet:
+        from fedgsp.cli.display import show_summary
+
+        show_summary(result)
+
+
+def _default_place(method: str) -> Path:
+    stem = f"{method.replace('/', '-').replace(':', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    place, count = Path("runs") / stem, 1
+    while place.exists():
+        count += 1
+        place = Path("runs") / f"{stem}-{count}"
+    return place
+
+
+def _workers(text: str | None) -> int | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        return text  # refused by the configuration with its own sentence

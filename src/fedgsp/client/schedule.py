@@ -1,0 +1,60 @@
+"""Learning-rate schedules by round: factors that the local learning rate is multiplied with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedgsp.core.errors import InputError
+
+
+class Schedule(Protocol):
+    """A factor for every round."""
+
+    def factor(self, round_: int) -> float:
+        """What the learning rate of round `round_` (from 1) is multiplied with."""
+        ...
+
+
+@dataclass(frozen=True)
+class Steady:
+    """The same learning rate in every round: the paper's choice."""
+
+    def factor(self, round_: int) -> float:
+        """Always 1."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Multiply by `rate` every `every` rounds, never below `floor` of the first."""
+
+    rate: float = 0.99
+    every: int = 1
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.rate <= 1 and self.every >= 1 and 0 <= self.floor <= 1):
+            raise InputError(f"a decay needs 0 < rate <= 1, every >= 1 and 0 <= floor <= 1, not {self}.")
+
+    def factor(self, round_: int) -> float:
+        """rate ** floor((r - 1) / every)."""
+        return max(self.floor, self.rate ** ((round_ - 1) // self.every))
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """From 1 down to `floor` along half a cosine over `rounds` rounds, `floor` afterwards."""
+
+    rounds: int
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.rounds >= 1 and 0 <= self.floor <= 1):
+            raise InputError(f"a cosine schedule needs rounds >= 1 and 0 <= floor <= 1, not {self}.")
+
+    def factor(self, round_: int) -> float:
+        """floor + (1 - floor) (1 + cos(pi (r - 1) / rounds)) / 2."""
+        progress = min(1.0, (round_ - 1) / self.rounds)
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2

@@ -1,0 +1,1 @@
+"""The words every room shares: chains, plans, reports, state, seeds, exact sums and errors. No logic of any method."""

@@ -1,0 +1,113 @@
+"""A round is a plan of chains: the one idea that carries every method.
+
+A chain is an ordered tuple of clients that hand one model on. FedAvg is a plan of chains of length one; FedGSP's come from
+ICG and get shorter as rounds go by; cyclic weight transfer is one long chain. Nothing downstream knows which method runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One stop of a chain's walk: the `visit`-th time that `client` is handed the model in this chain (0 = the first)."""
+
+    hop: int
+    client: int
+    visit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Clients that hand one model on, in order.
+
+    `start` names the model the chain begins with (most methods have one model, clustered ones several); `passes` says how
+    often the chain is walked (Astraea's mediator epochs).
+    """
+
+    clients: tuple[int, ...]
+    start: str = "global"
+    passes: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.clients:
+            raise ValueError("a chain needs at least one client")
+        if self.passes < 1:
+            raise ValueError("a chain is walked at least once")
+
+    def stops(self) -> Iterator[Stop]:
+        """Every hop of the chain, all passes, in order."""
+        for visit in range(self.passes):
+            for position, client in enumerate(self.clients):
+                yield Stop(visit * len(self.clients) + position, client, visit)
+
+    def __len__(self) -> int:
+        return len(self.clients) * self.passes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who trains with whom in one round: the sampled groups as chains, and how many groups they were drawn from."""
+
+    round: int
+    chains: tuple[Chain, ...]
+    groups: int
+    left_out: int = 0  # clients that belong to no group this round
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """All clients that train this round, chain by chain."""
+        return tuple(client for chain in self.chains for client in chain.clients)
+
+
+@dataclass(frozen=True, slots=True)
+class HopReport:
+    """What one client did when it was handed the model.
+
+    `samples` are the client's samples that were really trained (counted once, whatever the number of epochs): they are what
+    a chain weighs. `bytes_down` and `bytes_up` are what was really handed to and taken from the client.
+    """
+
+    client: int
+    hop: int
+    visit: int
+    samples: int
+    steps: int
+    bytes_down: int
+    bytes_up: int
+    seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainResult:
+    """A walked chain: the tensors its last client handed on, and a report of every hop that took place."""
+
+    index: int
+    chain: Chain
+    tensors: Tensors
+    hops: tuple[HopReport, ...]
+
+    @property
+    def samples(self) -> int:
+        """Samples really trained, each client counted once however often the chain was walked."""
+        best: dict[int, int] = {}
+        for hop in self.hops:
+            best[hop.client] = max(best.get(hop.client, 0), hop.samples)
+        return sum(best.values())
+
+    @property
+    def steps(self) -> int:
+        """SGD steps made one after the other along this chain."""
+        return sum(hop.steps for hop in self.hops)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes handed down to and up from this chain's clients."""
+        return sum(hop.bytes_down + hop.bytes_up for hop in self.hops)

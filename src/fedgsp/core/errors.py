@@ -1,0 +1,33 @@
+"""Errors are for the person who can act on them: one sentence that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedgspError(Exception):
+    """An expected failure; its text is a whole sentence for a person, shown without a traceback."""
+
+    exit_code = 1
+
+
+class InputError(FedgspError):
+    """Something the user gave (an option, a file, a run directory) cannot be used; nothing has been started."""
+
+    exit_code = 2
+
+
+class RunFailed(FedgspError):
+    """A run that had started cannot go on; its last checkpoint is whole."""
+
+
+class Diverged(RunFailed):
+    """Training produced values that are not finite, or far too large to be averaged."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence that helps a person who mistyped a name: the nearest known one, else all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names)}."

@@ -1,0 +1,28 @@
+"""What the server may know of the clients when it plans: one non-negative vector each, usually class counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The clients that are there this round, and what they say of their data.
+
+    `clients` (K,) are client numbers, `counts` (K, F) the class counts of their training samples (or any non-negative
+    vector), `sizes` (K,) how many training samples each has.
+    """
+
+    clients: NDArray[np.int64]
+    counts: NDArray[np.int64] | NDArray[np.float64]
+    sizes: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 2 or not len(self.clients) == len(self.counts) == len(self.sizes):
+            raise ValueError("profiles need one row of counts and one size for every client")
+
+    def __len__(self) -> int:
+        return len(self.clients)

@@ -1,0 +1,59 @@
+"""Randomness is derived, never shared: every use has a generator of its own, made from an integer key.
+
+The key is (seed, purpose, round, client, visit, epoch), as far as the purpose needs it. So a result does not depend on
+which worker did the work, in what order, or on what else drew random numbers before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+LARGEST_SEED = 2**32 - 1
+
+
+class Purpose(IntEnum):
+    """What random numbers are for. Values are part of the reproducibility contract: never renumber."""
+
+    INIT = 1
+    PLAN = 2
+    BATCHES = 3
+    TORCH = 4
+    GROUPS = 5
+    SPLIT = 6
+    HOLDOUT = 7
+    SUBSET = 8
+
+
+def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
+    """The generator of one purpose and key. Keys of one purpose always have the same length."""
+    return np.random.default_rng([seed, int(purpose), *key])
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """All randomness of a run, from its one `seed`."""
+
+    seed: int
+
+    def init(self) -> int:
+        """The torch seed of the initial weights."""
+        return int(generator(self.seed, Purpose.INIT).integers(2**63))
+
+    def plan(self, round_: int) -> np.random.Generator:
+        """Sampling of groups and orders in one round."""
+        return generator(self.seed, Purpose.PLAN, round_)
+
+    def groups(self, round_: int) -> np.random.Generator:
+        """Formation of groups in one round: apart from `plan`, so that groups can be kept while samples change."""
+        return generator(self.seed, Purpose.GROUPS, round_)
+
+    def batches(self, round_: int, client: int, visit: int, epoch: int) -> np.random.Generator:
+        """Order of one client's samples in one local epoch."""
+        return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
+
+    def torch(self, round_: int, client: int, visit: int) -> int:
+        """What torch is seeded with before a client trains (dropout and the like)."""
+        return int(generator(self.seed, Purpose.TORCH, round_, client, visit).integers(2**63))

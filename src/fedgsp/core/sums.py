@@ -1,0 +1,146 @@
+"""Weighted sums of models that are exact, so that their order cannot matter.
+
+Every product weight * value is split on two fixed grids of powers of two (a coarse and a fine one, the same for every
+addend of a round) and added in float64. Multiples of a grid below 2**53 of them add without rounding, hence addition is
+associative and commutative to the bit: any number of workers, any order of arrival, any tree of partial sums gives the same
+model. The fine grid keeps what the coarse one drops, so the mean of equal models is that model, to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import torch
+
+from fedgsp.core.errors import Diverged
+from fedgsp.core.tensors import Tensors
+
+HEADROOM_BITS = 16
+"""A value may outgrow the start model's largest entry (at least 1) by this many bits before it counts as diverged."""
+SUM_BITS = 50
+"""Partial sums stay below 2**SUM_BITS grid units: two bits under float64's 53 for the rounding trick below."""
+MOST_ADDENDS_BITS = 20
+BLOCK = 32768
+"""Elements handled at a time: the temporaries stay in the cache, and torch does not start threads for so few."""
+
+
+def _power_of_two_above(value: float) -> int:
+    """The least e with value <= 2**e."""
+    mantissa, exponent = math.frexp(value)
+    return exponent - 1 if mantissa == 0.5 else exponent
+
+
+class _Grid:
+    """One tensor's two accumulators and the constants that round a float64 to a multiple of each grid."""
+
+    def __init__(self, like: torch.Tensor, weight_bits: int) -> None:
+        largest = float(like.detach().abs().max()) if like.numel() else 0.0
+        scale_bits = _power_of_two_above(max(1.0, largest))
+        coarse = weight_bits + scale_bits + HEADROOM_BITS - SUM_BITS
+        fine = coarse + MOST_ADDENDS_BITS - SUM_BITS
+        self.limit = 2.0 ** (scale_bits + HEADROOM_BITS)
+        self.round_coarse = 1.5 * 2.0 ** (coarse + 52)  # adding and subtracting it rounds to a multiple of 2**coarse
+        self.round_fine = 1.5 * 2.0 ** (fine + 52)
+        self.key = (coarse, fine)
+        self.coarse = torch.zeros(like.numel(), dtype=torch.float64)
+        self.fine = torch.zeros(like.numel(), dtype=torch.float64)
+
+    def add(self, values: torch.Tensor, weight: float) -> None:
+        for begin in range(0, values.numel(), BLOCK):
+            part = slice(begin, begin + BLOCK)
+            rest = values[part].double().mul_(weight)
+            rounded = rest.add(self.round_coarse).sub_(self.round_coarse)
+            self.coarse[part] += rounded
+            rest.sub_(rounded)
+            self.fine[part] += rest.add_(self.round_fine).sub_(self.round_fine)
+
+
+class ExactSum:
+    """A running weighted sum of named tensors whose bits do not depend on the order of the additions.
+
+    `like` is the model the round started from: it fixes names, shapes, types and the grids. `most_weight` bounds the sum
+    of all weights (the planned samples); it is part of the grid and must be the same for sums that are merged.
+    """
+
+    def __init__(self, like: Tensors, most_weight: float) -> None:
+        if not (math.isfinite(most_weight) and most_weight > 0):
+            raise ValueError(f"the largest total weight must be positive, not {most_weight}")
+        self._like = like
+        self._most = Fraction(most_weight)
+        self._weight = Fraction(0)
+        self._count = 0
+        bits = _power_of_two_above(most_weight)
+        self._grids = {name: _Grid(t.double() if t.dtype == torch.bool else t, bits) for name, t in like.items()}
+
+    @property
+    def weight(self) -> float:
+        """The weights added so far."""
+        return float(self._weight)
+
+    @property
+    def count(self) -> int:
+        """How many addends there were."""
+        return self._count
+
+    def add(self, tensors: Tensors, weight: float, who: str) -> None:
+        """Add `weight * tensors`; `who` names the source should its values not be finite."""
+        if not (math.isfinite(weight) and weight >= 0):
+            raise Diverged(f"{who} has the weight {weight}; a weight is finite and not negative.")
+        if tensors.keys() != self._grids.keys():
+            odd = sorted(tensors.keys() ^ self._grids.keys())
+            raise ValueError(f"{who} handed on other tensors than the model has: {', '.join(odd)}")
+        self._check(tensors, who)
+        self._account(Fraction(weight), 1)
+        for name, grid in self._grids.items():
+            grid.add(tensors[name].detach().reshape(-1), weight)
+
+    def merge(self, other: ExactSum) -> None:
+        """Add another partial sum of the same round."""
+        for name, grid in self._grids.items():
+            theirs = other._grids[name]
+            if theirs.key != grid.key:
+                raise ValueError("partial sums of different rounds cannot be merged")
+            grid.coarse += theirs.coarse
+            grid.fine += theirs.fine
+        self._account(other._weight, other._count)
+
+    def mean(self) -> Tensors:
+        """The weighted mean in each tensor's own type: whole numbers rounded, truth values by majority."""
+        if self._weight == 0:
+            raise Diverged("no chain of this round trained a single sample, so there is nothing to average.")
+        weight, result = float(self._weight), {}
+        for name, like in self._like.items():
+            mean = (self._grids[name].coarse + self._grids[name].fine) / weight
+            if like.dtype == torch.bool:
+                mean = mean >= 0.5
+            elif not like.is_floating_point():
+                mean = mean.round()
+            result[name] = mean.to(like.dtype).reshape(like.shape)
+        return result
+
+    def _check(self, tensors: Tensors, who: str) -> None:
+        for name, tensor in tensors.items():
+            if tensor.shape != self._like[name].shape:
+                raise ValueError(f"{who}: tensor '{name}' has shape {tuple(tensor.shape)}, not {tuple(self._like[name].shape)}")
+            if tensor.numel() == 0:
+                continue
+            largest = (
+                float(tensor.detach().double().abs().max())
+                if tensor.dtype == torch.bool
+                else float(tensor.detach().abs().max())
+            )
+            if not largest <= self._grids[name].limit:
+                kind = "far too large" if math.isfinite(largest) else "not finite"
+                raise Diverged(
+                    f"{who}: values of tensor '{name}' are {kind} ({largest:.3g}), so the round cannot be averaged; "
+                    f"try a smaller learning rate."
+                )
+
+    def _account(self, weight: Fraction, count: int) -> None:
+        self._weight += weight
+        self._count += count
+        if self._weight > self._most:
+            raise ValueError(f"weights add up to {float(self._weight)}, more than the planned {float(self._most)}")
+        if self._count > 2**MOST_ADDENDS_BITS:
+            raise ValueError(f"more than {2**MOST_ADDENDS_BITS} addends in one sum")

@@ -1,0 +1,143 @@
+"""From raw arrays to `FederatedData`: every check a person's own data may fail, each with a sentence, and the split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.core.errors import InputError
+from fedgsp.data.federated import FederatedData, Part, Rows
+
+CHECK_ROWS = 65536
+
+
+def from_arrays(
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    client_index: NDArray[Any],
+    clients: Sequence[str] | None = None,
+    *,
+    classes: int | None = None,
+    test_fraction: float = 0.1,
+    data_seed: int = 0,
+    where: str = "the data",
+) -> FederatedData:
+    """A federation from flat arrays: sample i belongs to client `client_index[i]` (a number into `clients`).
+
+    Labels are whole numbers 0..classes-1; real-valued labels make it a regression. Every client's samples are split into
+    train and test as LEAF does (`split_rows`).
+    """
+    features, labels, client_index = np.asanyarray(features), np.asarray(labels), np.asarray(client_index)
+    if not len(features) == len(labels) == len(client_index):
+        raise InputError(
+            f"{where}: unequal lengths: {len(features)} features, {len(labels)} labels, {len(client_index)} client numbers; "
+            f"they must be one for each sample."
+        )
+    if len(features) == 0:
+        raise InputError(f"{where} has no samples.")
+    if not np.issubdtype(client_index.dtype, np.integer):
+        raise InputError(f"{where}: client numbers must be whole numbers, not {client_index.dtype}.")
+    names = _client_names(clients, client_index, where)
+    kinds = _check_labels(labels, classes, where)
+    _check_features(features, client_index, names, where)
+    order = np.argsort(client_index, kind="stable")
+    bounds = np.searchsorted(client_index[order], np.arange(len(names) + 1))
+    owned = [order[bounds[k] : bounds[k + 1]] for k in range(len(names))]
+    for name, rows in zip(names, owned, strict=True):
+        if len(rows) == 0:
+            raise InputError(f"{where}: client '{name}' is empty; remove it or give it samples.")
+    return from_rows(features, labels, names, owned, kinds, test_fraction=test_fraction, data_seed=data_seed)
+
+
+def from_rows(
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    names: Sequence[str],
+    owned: Sequence[Rows],
+    classes: int,
+    *,
+    test_fraction: float = 0.1,
+    data_seed: int = 0,
+    split_keys: Sequence[int] | None = None,
+) -> FederatedData:
+    """A federation from checked arrays and the rows that each client owns; client k is split by key `split_keys[k]`."""
+    if not 0 <= test_fraction < 1:
+        raise InputError(f"test must be a fraction from 0 up to 1, not {test_fraction}.")
+    keys = range(len(names)) if split_keys is None else split_keys
+    parts = [split_rows(rows, key, data_seed, test_fraction) for rows, key in zip(owned, keys, strict=True)]
+    return FederatedData(
+        features=features,
+        labels=labels,
+        clients=tuple(names),
+        train=Part.of([train for train, _ in parts]),
+        test=Part.of([test for _, test in parts]),
+        validation=Part.empty(len(names)),
+        classes=classes,
+        divisor=255.0 if features.dtype == np.uint8 else 1.0,
+    )
+
+
+def split_rows(rows: Rows, key: int, data_seed: int, test_fraction: float) -> tuple[Rows, Rows]:
+    """LEAF's split by sample: the first max(1, int(0.9 n)) of a permutation train, the rest test (SPECS 12.1)."""
+    order = np.random.default_rng([data_seed, key]).permutation(len(rows))
+    cut = max(1, int((1 - test_fraction) * len(rows)))
+    return rows[order[:cut]], rows[order[cut:]]
+
+
+def _client_names(clients: Sequence[str] | None, client_index: NDArray[Any], where: str) -> tuple[str, ...]:
+    low, high = int(client_index.min()), int(client_index.max())
+    if low < 0:
+        raise InputError(f"{where}: client number {low} is negative.")
+    names = tuple(str(c) for c in clients) if clients is not None else tuple(str(k) for k in range(high + 1))
+    if high >= len(names):
+        raise InputError(f"{where}: client number {high} has no name: there are {len(names)} client names.")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"{where}: the client name '{twice[0]}' stands for more than one client; names must differ.")
+    return names
+
+
+def _check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
+    """The number of classes; 0 where labels are real numbers (regression)."""
+    if np.issubdtype(labels.dtype, np.floating):
+        if not np.isfinite(labels).all():
+            raise InputError(f"{where}: labels contain NaN or infinity.")
+        if classes is None:
+            if labels.ndim == 1 and (labels == np.round(labels)).all():
+                raise InputError(
+                    f"{where}: labels are whole numbers stored as {labels.dtype}; store them as integers for "
+                    f"classification, or say classes=0 for regression."
+                )
+            return 0
+        if classes == 0:
+            return 0
+        raise InputError(f"{where}: labels are {labels.dtype}, not integers, so they cannot be {classes} classes.")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise InputError(f"{where}: labels must be integers (classes) or real numbers, not {labels.dtype}.")
+    if labels.ndim != 1:
+        raise InputError(f"{where}: class labels must be a flat array, not of shape {labels.shape}.")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0:
+        raise InputError(f"{where}: label {low} is negative; classes are numbered from 0.")
+    if classes is not None and classes < 1:
+        raise InputError(f"{where}: {classes} classes are too few for integer labels.")
+    if classes is not None and high >= classes:
+        raise InputError(f"{where}: label {high} is out of range for {classes} classes (0 to {classes - 1}).")
+    return high + 1 if classes is None else classes
+
+
+def _check_features(features: NDArray[Any], owner: NDArray[Any], names: Sequence[str], where: str) -> None:
+    if features.dtype == object or not (np.issubdtype(features.dtype, np.number) or features.dtype == np.bool_):
+        raise InputError(f"{where}: features must be numbers of one shape, not {features.dtype}.")
+    if not np.issubdtype(features.dtype, np.floating):
+        return
+    for begin in range(0, len(features), CHECK_ROWS):  # in blocks: the array may be larger than memory
+        block = np.asarray(features[begin : begin + CHECK_ROWS])
+        bad = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+        if bad.any():
+            row = begin + int(np.argmax(bad))
+            raise InputError(f"{where}: features of sample {row} (client '{names[int(owner[row])]}') contain NaN or infinity.")

@@ -1,0 +1,91 @@
+"""What every engine is given, and what it says while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.client.rules import SGD
+from fedgsp.core.chain import ChainResult, HopReport, Plan
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.state import ServerState
+from fedgsp.data.federated import FederatedData
+from fedgsp.evaluate.forward import SampleScores
+from fedgsp.models.catalog import ModelSpec
+from fedgsp.models.task import Task
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is the same for every chain of a run."""
+
+    model: ModelSpec
+    rule: SGD
+    task: Task
+    data: FederatedData
+    seeds: Seeds
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class HopDone:
+    """A client of chain `chain` has trained."""
+
+    round: int
+    chain: int
+    report: HopReport
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """A worker process died or failed while it walked chain `chain`; the chain is walked again."""
+
+    round: int
+    chain: int
+    client: int | None
+    cause: str
+
+
+EngineEvent = HopDone | WorkerLost
+Listener = Callable[[EngineEvent], None]
+Absent = Mapping[int, frozenset[int]]
+"""Hops to leave out, by chain: what a replay reads off the event log."""
+
+
+class Engine(Protocol):
+    """Where chains run."""
+
+    def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
+        """Walk the chains in parallel, the clients of each in sequence; results come in any order.
+
+        A result's tensors are only valid until the next one is asked for. A chain in which no client trained yields none.
+        """
+        ...
+
+    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
+        """Per-sample scores of (model name, rows), for each of `wanted`."""
+        ...
+
+    def peak_memory(self) -> dict[str, int]:
+        """The largest resident memory in bytes of each process so far."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything that was started; may be called twice."""
+        ...
+
+
+def planned_samples(plan: Plan, data: FederatedData) -> list[int]:
+    """Training samples each chain is planned to see (each client once)."""
+    sizes = data.train.sizes
+    return [int(sizes[list(set(chain.clients))].sum()) for chain in plan.chains]
+
+
+def longest_first(plan: Plan, data: FederatedData) -> list[int]:
+    """Chain numbers in the order they should start, so that the round does not end waiting for a long one."""
+    work = [n * chain.passes for n, chain in zip(planned_samples(plan, data), plan.chains, strict=True)]
+    return sorted(range(len(work)), key=lambda i: (-work[i], i))

@@ -1,0 +1,72 @@
+"""Walking a chain inside one process: the model stays where it is and visits the clients' data one after the other."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedgsp.client.train import Trainer, load_tensors, model_tensors
+from fedgsp.core.chain import Chain, HopReport
+from fedgsp.core.tensors import Tensors
+from fedgsp.engine.job import Job
+from fedgsp.engine.manager import Begin, Finished, GroupManager, Policy, Train, Trained
+from fedgsp.evaluate.forward import SampleScores, score_rows
+
+
+@dataclass
+class Walker:
+    """One process's model and data, ready to walk chains and to evaluate."""
+
+    trainer: Trainer
+
+    @classmethod
+    def of(cls, job: Job) -> Walker:
+        """Build the model and bind the data."""
+        device = torch.device(job.device)
+        model = job.rule.equip(job.model.build()).to(device)
+        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds))
+
+    def walk(
+        self,
+        round_: int,
+        chain: Chain,
+        start: Tensors,
+        shared: Tensors,
+        absent: frozenset[int],
+        on_hop: Callable[[HopReport], None],
+        on_train: Callable[[int], None] = lambda client: None,
+    ) -> tuple[Tensors, tuple[HopReport, ...]]:
+        """The tensors that the last client hands on (sharing the model's memory) and a report of every hop.
+
+        A failing hop raises: here a failure is a bug or a lack of memory, so the caller decides about the whole chain.
+        """
+        load_tensors(self.trainer.model, start)
+        manager = GroupManager(chain, Policy(on_failure="stop"), absent)
+        actions = manager.step(Begin(), 0.0)
+        while True:
+            for action in actions:
+                if isinstance(action, Finished):
+                    return model_tensors(self.trainer.model), action.hops
+                if isinstance(action, Train):
+                    on_train(action.stop.client)
+                    report = self.trainer.visit(round_, action.stop, start, shared)
+                    on_hop(report)
+                    actions = manager.step(Trained(action.stop.hop, action.attempt, None, report), 0.0)
+
+    def score(self, tensors: Tensors, rows: NDArray[np.int64]) -> SampleScores:
+        """Per-sample scores of a model on some rows."""
+        trainer = self.trainer
+        load_tensors(trainer.model, tensors)
+        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device)
+
+
+def peak_memory_bytes() -> int:
+    """The largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

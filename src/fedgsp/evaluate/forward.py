@@ -1,0 +1,44 @@
+"""Forward passes over test rows: one loss and one value of each metric per sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedgsp.data.batches import gather
+from fedgsp.data.federated import FederatedData
+from fedgsp.models.task import Task
+
+CHUNK = 256
+"""Rows of one forward pass. Part of the reproducibility contract: chunks depend on the rows only, never on the workers."""
+
+
+@dataclass(frozen=True)
+class SampleScores:
+    """Per-sample values: `loss` (n,) and each metric (n,)."""
+
+    loss: NDArray[np.float32]
+    metrics: dict[str, NDArray[np.float32]]
+
+
+def score_rows(
+    model: nn.Module, task: Task, data: FederatedData, rows: NDArray[np.int64], device: torch.device
+) -> SampleScores:
+    """Evaluate the model on some rows, in chunks of `CHUNK`."""
+    loss = np.empty(len(rows), dtype=np.float32)
+    metrics = {name: np.empty(len(rows), dtype=np.float32) for name in task.metrics}
+    model.eval()
+    with torch.inference_mode():
+        for begin in range(0, len(rows), CHUNK):
+            part = slice(begin, begin + CHUNK)
+            x, y = gather(data, rows[part])
+            x, y = x.to(device), y.to(device)
+            outputs = model(x)
+            loss[part] = task.loss(outputs, y).float().cpu().numpy()
+            for name, metric in task.metrics.items():
+                metrics[name][part] = metric(outputs, y).float().cpu().numpy()
+    return SampleScores(loss, metrics)

@@ -1,0 +1,82 @@
+"""From per-sample values to the figures that are reported.
+
+LEAF's (and the paper's) accuracy is the mean of the clients' own test accuracies, each weighed by the client's train + test
+samples (SPECS 0.10); the plain one counts every test sample once. A mean hides the clients that lose, so quantiles over
+clients stand beside both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.evaluate.forward import SampleScores
+
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """Means per client over its test samples; clients without test samples are left out."""
+
+    clients: NDArray[np.int64]
+    samples: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    values: dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of one evaluation: `leaf` weighs clients by their samples, `plain` counts test samples once each."""
+
+    leaf: dict[str, float]
+    plain: dict[str, float]
+    quantiles: dict[str, dict[str, float]]
+    clients: int
+    samples: int
+
+    def as_dict(self) -> dict[str, object]:
+        """For the journal."""
+        return {
+            **self.leaf,
+            **{f"{name}_plain": value for name, value in self.plain.items()},
+            "quantiles": self.quantiles,
+            "clients": self.clients,
+            "samples": self.samples,
+        }
+
+
+def per_client(
+    scores: SampleScores, clients: NDArray[np.int64], sizes: NDArray[np.int64], weights: NDArray[np.int64]
+) -> ClientScores:
+    """Mean loss and metrics per client: `sizes` are the consecutive runs of samples, one for each of `clients`."""
+    present = sizes > 0
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    values = {
+        name: np.bincount(owner, weights=column, minlength=len(sizes))[present] / sizes[present]
+        for name, column in {"loss": scores.loss, **scores.metrics}.items()
+    }
+    return ClientScores(clients[present], sizes[present], weights[present], values)
+
+
+def summarise(scores: ClientScores) -> Summary | None:
+    """The figures for the journal; None where no client has a test sample."""
+    if len(scores.clients) == 0:
+        return None
+    quantiles = {
+        name: {f"{q:g}": float(v) for q, v in zip(QUANTILES, np.quantile(column, QUANTILES), strict=True)}
+        for name, column in scores.values.items()
+    }
+    return Summary(
+        leaf={name: _weighted(column, scores.weights) for name, column in scores.values.items()},
+        plain={name: _weighted(column, scores.samples) for name, column in scores.values.items()},
+        quantiles=quantiles,
+        clients=len(scores.clients),
+        samples=int(scores.samples.sum()),
+    )
+
+
+def _weighted(values: NDArray[np.float64], weights: NDArray[np.int64]) -> float:
+    return float(np.sum(values * weights) / np.sum(weights))

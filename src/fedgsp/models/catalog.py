@@ -1,0 +1,120 @@
+"""From what the user says (`leaf_cnn`, `package.module:callable`, a callable, a module) to a way to build the model."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.tensors import Tensors, clone
+from fedgsp.models.cnn import leaf_cnn, small_cnn
+
+BUILT_IN: dict[str, Callable[..., nn.Module]] = {"leaf_cnn": leaf_cnn, "small_cnn": small_cnn}
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model by name and the call that builds a fresh one, wherever it is needed (it travels by cloudpickle)."""
+
+    name: str
+    build: Callable[[], nn.Module]
+
+
+def resolve(model: str | Callable[..., nn.Module] | nn.Module, shape: tuple[int, ...], classes: int) -> ModelSpec:
+    """What `model` means for samples of this shape; a callable gets `shape` and `classes` if it has such parameters."""
+    if isinstance(model, nn.Module):
+        return ModelSpec(type(model).__name__, lambda: copy.deepcopy(model))
+    if isinstance(model, str):
+        name, factory = model, BUILT_IN.get(model) or _imported(model)
+    elif callable(model):
+        name, factory = _name_of(model), model
+    else:
+        raise InputError(f"a model is a name, a callable or an nn.Module, not {type(model).__name__}.")
+    arguments = _accepted(factory, {"shape": shape, "classes": classes})
+
+    def build() -> nn.Module:
+        built = factory(**arguments)
+        if not isinstance(built, nn.Module):
+            raise InputError(f"the model '{name}' returned {type(built).__name__}, not an nn.Module.")
+        return built
+
+    try:
+        build()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"the model '{name}' cannot be built for this data: {error}.") from error
+    return ModelSpec(name, build)
+
+
+def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.Module] = lambda m: m) -> Tensors:
+    """The weights a run starts from: drawn with `seed`, without touching the caller's random state."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        tensors = clone(dict(equip(spec.build()).state_dict()))
+    if not tensors:
+        raise InputError(f"the model '{spec.name}' has no parameters, so there is nothing to train.")
+    return tensors
+
+
+def load_initial(path: str | Path, like: Tensors) -> Tensors:
+    """Weights from a .safetensors file, checked against the model's own names and shapes."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not Path(path).exists():
+        raise InputError(f"there is no weights file {path}.")
+    try:
+        found = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} cannot be read as safetensors: {error}.") from error
+    for name, tensor in like.items():
+        if name not in found:
+            raise InputError(f"{path} has no tensor '{name}', so it does not fit the model.")
+        if found[name].shape != tensor.shape:
+            raise InputError(
+                f"{path}: tensor '{name}' has shape {tuple(found[name].shape)}, the model wants {tuple(tensor.shape)}."
+            )
+    return {name: found[name].to(tensor.dtype).contiguous() for name, tensor in like.items()}
+
+
+def _imported(name: str) -> Callable[..., nn.Module]:
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise InputError(
+            f"unknown model '{name}': {did_you_mean(name, BUILT_IN)} A model of your own is spelled package.module:callable."
+        )
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot import the model '{name}': {error}.") from error
+    if not callable(found):
+        raise InputError(f"the model '{name}' is not callable.")
+    callable_found: Callable[..., nn.Module] = found
+    return callable_found
+
+
+def _name_of(factory: Callable[..., nn.Module]) -> str:
+    for name, known in BUILT_IN.items():
+        if factory is known:
+            return name
+    module, label = getattr(factory, "__module__", "?"), getattr(factory, "__qualname__", repr(factory))
+    return f"{module}:{label}"
+
+
+def _accepted(factory: Callable[..., nn.Module], offered: dict[str, Any]) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: value for name, value in offered.items() if name in parameters}

@@ -1,0 +1,124 @@
+"""Methods as text and back: every part of a method is a frozen dataclass, and a config file can spell any combination.
+
+A part is a table with its `kind` and its parameters, e.g. `{kind = "log", alpha = 2.0, beta = 10}`. The name of the field that
+a part sits in (`growth`, `grouper`, `local`, ...) says which kinds fit there. A part of the user's own is spelled
+`kind = "package.module:Class"`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from fedgsp.client.rules import SGD
+from fedgsp.client.schedule import Cosine, Decay, Steady
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
+from fedgsp.server import Mean
+
+KINDS: Mapping[str, Mapping[str, type]] = {
+    "planner": {"grouped": Grouped},
+    "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
+    "grouper": {"random": Random, "icg": ICG, "fixed": Fixed},
+    "local": {"sgd": SGD},
+    "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
+    "server": {"mean": Mean},
+}
+UNSPELLED = ("n_groups", "random_state")
+"""Fields of groupers for use on their own; in a method the planner gives both."""
+
+
+def kind_of(part: Any) -> str:
+    """The word a part goes by in a config file."""
+    for kinds in KINDS.values():
+        for word, known in kinds.items():
+            if type(part) is known:
+                return word
+    return f"{type(part).__module__}:{type(part).__qualname__}"
+
+
+def encode(part: Any) -> dict[str, Any]:
+    """A part as plain data: its kind and every parameter, complete."""
+    table: dict[str, Any] = {"kind": kind_of(part)}
+    hints = typing.get_type_hints(type(part))
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if field.name in UNSPELLED or value is None:
+            continue
+        plain = encode(value) if is_dataclass(value) else checked(value, hints.get(field.name, Any), field.name)
+        table[field.name] = plain
+    return table
+
+
+def decode(role: str, table: Any, where: str) -> Any:
+    """A part from plain data; `where` names the place in the config for the sentence that refuses it."""
+    if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
+        raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(KINDS[role]))}.")
+    cls = part_class(role, table["kind"], where)
+    hints = typing.get_type_hints(cls)
+    known = {field.name: field for field in fields(cls) if field.name not in UNSPELLED}
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        if name == "kind":
+            continue
+        if name not in known:
+            raise InputError(f"{where} (kind '{table['kind']}') has no parameter '{name}': {did_you_mean(name, known)}")
+        if name in KINDS:
+            values[name] = decode(name, value, f"{where}.{name}")
+        else:
+            values[name] = checked(value, hints.get(name, Any), f"{where}.{name}")
+    missing = [
+        n for n, f in known.items() if n not in values and f.default is MISSING and f.default_factory is MISSING
+    ]  # fmt: skip
+    if missing:
+        raise InputError(f"{where} (kind '{table['kind']}') needs a value for '{missing[0]}'.")
+    return cls(**values)
+
+
+def part_class(role: str, kind: str, where: str) -> type:
+    """The class that a kind stands for in a role, ours or the user's own."""
+    if ":" not in kind:
+        if kind not in KINDS[role]:
+            raise InputError(f"{where}: unknown kind '{kind}': {did_you_mean(kind, KINDS[role])}")
+        return KINDS[role][kind]
+    module, _, attribute = kind.partition(":")
+    if module == "__main__" or "<locals>" in attribute:
+        raise InputError(
+            f"{where}: '{kind}' was defined in a script or notebook and cannot be found from here; "
+            f"pass the method in Python: fedgsp.resume(directory, method=...)."
+        )
+    try:
+        found: Any = importlib.import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{where}: cannot import '{kind}': {error}.") from error
+    if not (isinstance(found, type) and is_dataclass(found)):
+        raise InputError(f"{where}: '{kind}' is not a dataclass, so its parameters cannot be read.")
+    return found
+
+
+def checked(value: Any, hint: Any, where: str) -> Any:
+    """A plain value that fits a field's type; whole numbers pass for real ones, nothing else is bent."""
+    options = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        if value not in options:
+            raise InputError(f"{where} must be one of {', '.join(map(repr, options))}, not {value!r}.")
+        return value
+    wanted = [o for o in (options or (hint,)) if o in (int, float, str, bool)]
+    if not wanted:
+        return value
+    if isinstance(value, bool):
+        fits = bool in wanted
+    elif isinstance(value, int):
+        fits = int in wanted or float in wanted
+        value = value if int in wanted else float(value)
+    else:
+        fits = type(value) in wanted
+    if not fits:
+        names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise InputError(f"{where} must be {' or '.join(names[w] for w in wanted)}, not {value!r}.")
+    return value

@@ -1,0 +1,29 @@
+"""Parameters are checked where they are made, with a sentence for the person who wrote them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+
+from fedgsp.core.errors import InputError, did_you_mean
+
+
+def require_real(where: str, name: str, value: object) -> float:
+    """`value` if it is a finite number, else an InputError."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        raise InputError(f"{where}: {name} must be a finite number, not {value!r}.")
+    return float(value)
+
+
+def require_whole(where: str, name: str, value: object, at_least: int) -> None:
+    """Raise an InputError unless `value` is a whole number of at least `at_least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < at_least:
+        raise InputError(f"{where}: {name} must be a whole number of at least {at_least}, not {value!r}.")
+
+
+def require_choice(where: str, name: str, value: object, choices: Iterable[str]) -> None:
+    """Raise an InputError unless `value` is one of `choices`."""
+    known = tuple(choices)
+    if value not in known:
+        raise InputError(f"{where}: {name} cannot be {value!r}; {did_you_mean(str(value), known)}")

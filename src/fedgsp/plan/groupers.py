@@ -1,0 +1,160 @@
+"""Who is in which group: the part of a planner that looks at the clients' data (Alg. 1, line 3).
+
+A grouper is a pure function of the clients' vectors, the number of groups and a generator. It can also be used on its own, the
+way scikit-learn's estimators are: `ICG(n_groups=52, random_state=0).fit(counts).labels_`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedgsp.core.errors import InputError
+from fedgsp.plan.checks import require_whole
+
+Counts = NDArray[np.int64] | NDArray[np.float64]
+"""(K, F): one non-negative vector per client, usually class counts."""
+
+NOBODY = -1
+"""The label of a client that is in no group."""
+
+
+@dataclass(frozen=True)
+class GroupShape:
+    """What is known of groups before they are formed: the smallest and largest size, and how many clients are in one."""
+
+    shortest: int
+    longest: int
+    grouped: int
+
+
+class Grouper(Protocol):
+    """Puts clients into groups."""
+
+    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (K,) in 0..n_groups-1, or NOBODY for a client that sits the round out."""
+        ...
+
+    def drawn_in(self, round_: int) -> int:
+        """The round whose random numbers form the groups of `round_`: the same one, or an earlier one to keep its groups."""
+        ...
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """What `assign` will give for that many clients, without doing it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Groups that were formed: `labels_` (K,), with -1 for clients in no group."""
+
+    labels_: NDArray[np.int64]
+    n_groups: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupEstimator:
+    """What every grouper gets for nothing: regrouping each round, and `fit` for use outside a run.
+
+    `n_groups` and `random_state` are for `fit` only; in a run the growth function and the run's seeds decide.
+    """
+
+    n_groups: int | None = None
+    random_state: int | None = None
+
+    def __post_init__(self) -> None:
+        for field, least in (("n_groups", 1), ("random_state", 0)):
+            if getattr(self, field) is not None:
+                require_whole(type(self).__name__, field, getattr(self, field), at_least=least)
+
+    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (K,); see `Grouper`."""
+        raise NotImplementedError
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """Sizes without grouping; see `Grouper`."""
+        raise NotImplementedError
+
+    def drawn_in(self, round_: int) -> int:
+        """The paper regroups in every round (Alg. 1, line 3)."""
+        return round_
+
+    def fit(self, counts: ArrayLike) -> Fitted:
+        """Group the rows of `counts` (K, F) into `n_groups` groups."""
+        name = type(self).__name__
+        vectors = checked_counts(name, counts)
+        if self.n_groups is None:
+            raise InputError(f"{name}: say how many groups to form, as in {name}(n_groups=10).")
+        if self.n_groups > len(vectors):
+            raise InputError(f"{name}: n_groups is {self.n_groups}, but there are only {len(vectors)} clients to group.")
+        labels = self.assign(vectors, int(self.n_groups), np.random.default_rng(self.random_state))
+        return Fitted(labels, int(self.n_groups))
+
+
+def checked_counts(where: str, counts: ArrayLike) -> Counts:
+    """`counts` as a two-dimensional array of finite, non-negative numbers, else an InputError."""
+    try:
+        array: NDArray[Any] = np.asarray(counts)
+    except ValueError:
+        raise InputError(f"{where}: counts must be a table whose rows all have the same length.") from None
+    if array.ndim != 2:
+        raise InputError(f"{where}: counts must have two dimensions (clients, classes), not {array.ndim}.")
+    if array.dtype.kind not in "buif":
+        raise InputError(f"{where}: counts must be numbers, not {array.dtype}.")
+    vectors: Counts = array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
+    if not np.isfinite(vectors).all():
+        raise InputError(f"{where}: counts must be finite, but row {_first_row(~np.isfinite(vectors))} is not.")
+    if (vectors < 0).any():
+        raise InputError(f"{where}: counts must not be negative, but row {_first_row(vectors < 0)} has one that is.")
+    return vectors
+
+
+def _first_row(wrong: NDArray[np.bool_]) -> int:
+    return int(np.flatnonzero(wrong.any(axis=1))[0])
+
+
+def require_enough_clients(clients: int, n_groups: int) -> None:
+    """Raise a ValueError unless every one of `n_groups` groups can have a client."""
+    if not 1 <= n_groups <= clients:
+        raise ValueError(f"{clients} clients cannot form {n_groups} groups")
+
+
+@dataclass(frozen=True)
+class Random(GroupEstimator):
+    """All clients dealt at random, so that group sizes differ by at most one: NaiveGSP's groups, and FedAvg's of one client."""
+
+    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (K,); the data is not looked at."""
+        require_enough_clients(len(counts), n_groups)
+        return rng.permutation(np.arange(len(counts), dtype=np.int64) % n_groups)
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
+        require_enough_clients(clients, n_groups)
+        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
+
+
+@dataclass(frozen=True)
+class Fixed(GroupEstimator):
+    """The groups that `grouper` forms with the random numbers of round 1, kept in all rounds (NaiveGSP, NaiveGSP+ICG).
+
+    Nothing is stored: the groups are formed again from the same numbers, so they stay the same as long as the clients and the
+    number of groups do, and a resumed run has them too.
+    """
+
+    grouper: Grouper
+
+    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (K,), as `grouper` gives them."""
+        return self.grouper.assign(counts, n_groups, rng)
+
+    def drawn_in(self, round_: int) -> int:
+        """Always the first round."""
+        return 1
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """As `grouper` has it."""
+        return self.grouper.shape(clients, n_groups)

@@ -1,0 +1,150 @@
+"""ICG, Inter-Cluster Grouping (Alg. 2): clusters of like clients, then groups with one client of each cluster.
+
+Every group so has the same mixture of kinds, and its class distribution is expected to be everybody's (Prop. 2).
+
+All sums are kept instead of means: with whole-number counts, every distance compared in the squared objective is then a whole
+number, exact in float64, so the clusters do not depend on the machine's matrix library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from fedgsp.plan.checks import require_choice, require_whole
+from fedgsp.plan.groupers import NOBODY, Counts, GroupEstimator, GroupShape, require_enough_clients
+from fedgsp.plan.transport import assign_equally
+
+Distance = Literal["squared", "euclid"]
+
+
+@dataclass(frozen=True)
+class ClusterShape:
+    """Alg. 2, line 1: how many clusters (L), of which size, and how many clients are sampled to fill them."""
+
+    clusters: int
+    size: int
+
+    @classmethod
+    def of(cls, clients: int, n_groups: int) -> ClusterShape:
+        """L = floor(K / f), size = floor(K / L), which is at least f."""
+        require_enough_clients(clients, n_groups)
+        clusters = clients // n_groups
+        return cls(clusters, clients // clusters)
+
+    @property
+    def sampled(self) -> int:
+        """L * floor(K / L), the clients that are clustered."""
+        return self.clusters * self.size
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Equal-size clusters: `labels` (n,), their `centroids` (L, F), the objective after each iteration, and how it ended."""
+
+    labels: NDArray[np.int64]
+    centroids: NDArray[np.float64]
+    objective: tuple[float, ...]  # Eq. (ccp-objective): half the sum of squared distances to the own centroid
+    converged: bool
+
+
+@dataclass(frozen=True)
+class ICG(GroupEstimator):
+    """The paper's grouper. At most `tau` k-means iterations; `distance` is what the assignment step sums up.
+
+    "squared" is the paper's objective (Eq. ccp-objective). "euclid", the distance itself, is what the authors' program
+    minimised (k-means-constrained); under size constraints the two are not the same.
+    """
+
+    tau: int = 10
+    distance: Distance = "squared"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("ICG", "tau", self.tau, at_least=1)
+        require_choice("ICG", "distance", self.distance, get_args(Distance))
+
+    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (K,): each group has one client of each of the L clusters; surplus and unsampled clients are NOBODY's."""
+        shape = ClusterShape.of(len(counts), n_groups)
+        sampled = rng.choice(len(counts), shape.sampled, replace=False)
+        found = equal_size_clusters(counts[sampled], shape.clusters, rng, tau=self.tau, distance=self.distance)
+        labels = np.full(len(counts), NOBODY, dtype=np.int64)
+        labels[sampled] = deal(found.labels, n_groups, rng)
+        return labels
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """L = floor(K / f) clients in each of the f groups."""
+        length = ClusterShape.of(clients, n_groups).clusters
+        return GroupShape(length, length, length * n_groups)
+
+
+def equal_size_clusters(
+    counts: Counts, clusters: int, rng: np.random.Generator, *, tau: int = 10, distance: Distance = "squared"
+) -> Clustering:
+    """k-means with clusters of exactly the same size (Alg. 2, lines 2-5): `clusters` must divide the number of rows.
+
+    Ends when the centroids stay where they are, or after `tau` iterations. The start is k-means++.
+    """
+    points = np.asarray(counts, dtype=np.float64)
+    size = len(points) // clusters
+    sums = size * points[plus_plus_start(points, clusters, rng)]  # (L, F), the centroids times `size`
+    prices: NDArray[np.float64] | None = None
+    objective: list[float] = []
+    converged = False
+    while not converged and len(objective) < tau:
+        found = assign_equally(_costs(points, sums, size, distance), prices)
+        prices = found.prices
+        updated = np.zeros_like(sums)
+        np.add.at(updated, found.labels, points)
+        converged = np.array_equal(updated, sums)
+        sums = updated
+        objective.append(0.5 * float((points**2).sum() - (sums**2).sum() / size))
+    return Clustering(found.labels, sums / size, tuple(objective), converged)
+
+
+def _costs(
+    points: NDArray[np.float64], sums: NDArray[np.float64], size: int, distance: Distance
+) -> NDArray[np.float64]:
+    """What it costs (n, L) to put each point into each cluster.
+
+    For "squared" it is size^2 * ||V - C||^2 less the part size^2 * ||V||^2 that is the same for all clusters.
+    """
+    if distance == "euclid":
+        return cdist(points, sums / size)
+    return np.asarray((sums**2).sum(axis=1) - 2 * size * (points @ sums.T))
+
+
+def plus_plus_start(points: NDArray[np.float64], clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """k-means++ (Arthur, Vassilvitskii 2007): rows to start from, each drawn by its squared distance to those before.
+
+    Rows are never drawn twice: when all that are left lie on rows drawn before, one of them is drawn evenly.
+    """
+    drawn = np.zeros(len(points), dtype=np.bool_)
+    start = np.empty(clusters, dtype=np.int64)
+    gap = np.ones(len(points))  # squared distance to the nearest row drawn; for the first draw all are alike
+    for turn in range(clusters):
+        weight = gap if gap.any() else (~drawn).astype(np.float64)
+        cumulated = weight.cumsum()
+        start[turn] = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
+        drawn[start[turn]] = True
+        to_new = ((points - points[start[turn]]) ** 2).sum(axis=1)
+        gap = to_new if turn == 0 else np.minimum(gap, to_new)
+    return start
+
+
+def deal(clusters: NDArray[np.int64], n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Shuffle each cluster and give its i-th client to group i (Alg. 2, line 6); those after the last group are NOBODY's.
+
+    `clusters` (n,) are cluster labels of equal-size clusters, of at least `n_groups` clients each; returns group labels (n,).
+    """
+    size = len(clusters) // (int(clusters.max()) + 1)
+    members = np.argsort(clusters, kind="stable").reshape(-1, size)  # a row per cluster
+    shuffled = rng.permuted(members, axis=1)
+    groups = np.full(len(clusters), NOBODY, dtype=np.int64)
+    groups[shuffled[:, :n_groups]] = np.arange(n_groups)
+    return groups

@@ -1,0 +1,119 @@
+"""Who trains with whom in round r: groups are formed, some are sampled, each becomes a chain (Alg. 1, lines 3-5 and 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.core.chain import Chain, Plan
+from fedgsp.core.errors import InputError
+from fedgsp.core.profiles import Profiles
+from fedgsp.core.seeds import Seeds
+from fedgsp.plan.checks import require_choice, require_real
+from fedgsp.plan.exact import as_written
+from fedgsp.plan.groupers import Grouper
+from fedgsp.plan.growth import Growth
+
+Order = Literal["shuffled", "fixed"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What is known of a round before it is planned, so that a dry run is instant.
+
+    `wanted` is the growth function's own number of groups and `groups` what is left of it with this many clients; every chain
+    has between `shortest` and `longest` clients, `grouped` clients are in some group, `sampled` groups train, and at most
+    `trained` clients.
+    """
+
+    round: int
+    wanted: int
+    groups: int
+    shortest: int
+    longest: int
+    grouped: int
+    sampled: int
+    trained: int
+
+    @property
+    def capped(self) -> bool:
+        """Whether the growth function asked for more groups than there are clients."""
+        return self.wanted > self.groups
+
+
+class Planner(Protocol):
+    """Answers who trains with whom."""
+
+    def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
+        """The chains of one round: a pure function of its arguments."""
+        ...
+
+    def schedule(self, round_: int, clients: int) -> Schedule:
+        """The round's sizes for that many clients, without grouping anybody."""
+        ...
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The usual planner: form f(r) groups, sample a share `kappa` of them, train each as a chain.
+
+    With `order` "shuffled" a chain's order is drawn anew each round, as STP demands; "fixed" keeps the order that was drawn
+    when the group was formed, the same in all rounds if the groups are `Fixed`.
+    """
+
+    growth: Growth
+    grouper: Grouper
+    kappa: float = 0.3
+    order: Order = "shuffled"
+
+    def __post_init__(self) -> None:
+        if not 0 < require_real("Grouped", "kappa", self.kappa) <= 1:
+            raise InputError(f"Grouped: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of groups "
+                             "that train in a round.")
+        require_choice("Grouped", "order", self.order, get_args(Order))
+
+    def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
+        """Alg. 1, lines 3-5: regroup, sample groups without replacement, order each chain."""
+        rng = seeds.groups(self.grouper.drawn_in(round_))
+        labels = self.grouper.assign(profiles.counts, self.growth.groups(round_, len(profiles)), rng)
+        as_formed = rng.permutation(len(profiles))
+        formed = np.unique(labels[labels >= 0])
+
+        rng = seeds.plan(round_)  # the sample is drawn before any order, so that `order` does not change who trains
+        sample = np.sort(rng.choice(formed, self.sampled(len(formed)), replace=False))
+        order = rng.permutation(len(profiles)) if self.order == "shuffled" else as_formed
+        return Plan(
+            round=round_,
+            chains=tuple(Chain(_members(group, labels, order, profiles)) for group in sample),
+            groups=len(formed),
+            left_out=int((labels < 0).sum()),
+        )
+
+    def sampled(self, groups: int) -> int:
+        """m = floor(kappa f), at least one; exact, so that a share of .7 of 90 groups is 63."""
+        return max(1, floor(as_written(self.kappa) * groups))
+
+    def schedule(self, round_: int, clients: int) -> Schedule:
+        """The round's sizes for that many clients, without grouping anybody."""
+        wanted, groups = self.growth.wanted(round_), self.growth.groups(round_, clients)
+        shape, sampled = self.grouper.shape(clients, groups), self.sampled(groups)
+        return Schedule(
+            round=round_,
+            wanted=groups if wanted is None else wanted,
+            groups=groups,
+            shortest=shape.shortest,
+            longest=shape.longest,
+            grouped=shape.grouped,
+            sampled=sampled,
+            trained=min(sampled * shape.longest, shape.grouped - (groups - sampled) * shape.shortest),
+        )
+
+
+def _members(group: int, labels: NDArray[np.int64], order: NDArray[np.int64], profiles: Profiles) -> tuple[int, ...]:
+    """The group's client numbers, in the order in which their rows stand in `order` (a permutation of all rows)."""
+    rows = order[labels[order] == group]
+    return tuple(int(client) for client in profiles.clients[rows])

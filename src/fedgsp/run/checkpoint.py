@@ -1,0 +1,109 @@
+"""A checkpoint is `ServerState` on disk: one safetensors file whose name carries its own checksum.
+
+Written, synced and renamed in one piece after every round; the one before it is kept. Its metadata says which run it belongs to
+and how long the journal and the plans were, so that resuming cuts them back to exactly that moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import ServerState
+from fedgsp.core.tensors import Tensors
+from fedgsp.run.files import explained, write_whole
+
+SCHEMA = 1
+KEPT = 2
+NAME = re.compile(r"round-(\d{6,})-([0-9a-f]{32})\.safetensors")
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """What a checkpoint says beside the tensors: whose it is, and where the logs stood."""
+
+    identity: str
+    numerics: dict[str, Any]
+    journal_bytes: int
+    plans_bytes: int
+
+
+class DamagedCheckpoint(InputError):
+    """A checkpoint whose content does not match its checksum."""
+
+
+def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
+    """Write the state atomically, then drop all but the newest `KEPT` checkpoints."""
+    tensors: Tensors = {}
+    for kind, group in (("models", state.models), ("slots", state.slots), ("shared", {"": state.shared})):
+        for name, members in group.items():
+            tensors.update({f"{kind}|{name}|{key}": value.contiguous() for key, value in members.items()})
+    facts = {
+        "schema": SCHEMA,
+        "round": state.round,
+        "models": sorted(state.models),
+        "slots": sorted(state.slots),
+        "extra": state.extra,
+        "identity": bookmark.identity,
+        "numerics": bookmark.numerics,
+        "journal_bytes": bookmark.journal_bytes,
+        "plans_bytes": bookmark.plans_bytes,
+    }
+    content = save_safetensors(tensors, metadata={"fedgsp": json.dumps(facts)})
+    checksum = hashlib.sha256(content).hexdigest()[:32]
+    with explained(folder):
+        folder.mkdir(exist_ok=True)
+    path = folder / f"round-{state.round:06d}-{checksum}.safetensors"
+    write_whole(path, content)
+    for old in candidates(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def candidates(folder: Path) -> list[Path]:
+    """Checkpoint files, newest round first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (-_round_of(path), path.name))
+
+
+def load(path: Path) -> tuple[ServerState, Bookmark]:
+    """Read a checkpoint; one that is damaged or of a newer format is refused."""
+    match = NAME.fullmatch(path.name)
+    content = path.read_bytes()
+    if match is None or hashlib.sha256(content).hexdigest()[:32] != match[2]:
+        raise DamagedCheckpoint(f"the checkpoint {path} is damaged: its content does not match its checksum.")
+    try:
+        length = int.from_bytes(content[:8], "little")
+        facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["fedgsp"])
+        tensors = load_safetensors(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedCheckpoint(f"the checkpoint {path} is not one that fedgsp wrote.") from error
+    if facts["schema"] != SCHEMA:
+        raise InputError(f"the checkpoint {path} has schema {facts['schema']}; this version of fedgsp reads schema {SCHEMA}.")
+    groups: dict[str, dict[str, Tensors]] = {
+        "models": {name: {} for name in facts["models"]},
+        "slots": {name: {} for name in facts["slots"]},
+        "shared": {"": {}},
+    }
+    for key, tensor in tensors.items():
+        kind, name, member = key.split("|", 2)
+        groups[kind][name][member] = tensor
+    state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"])
+    return state, Bookmark(facts["identity"], facts["numerics"], facts["journal_bytes"], facts["plans_bytes"])
+
+
+def _round_of(path: Path) -> int:
+    match = NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1])

@@ -1,0 +1,160 @@
+"""A run's configuration: complete, resolved, and enough (with the data) to repeat the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+import typing
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.seeds import LARGEST_SEED
+from fedgsp.methods import Method, named
+from fedgsp.parts import checked
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """How long, with which seed, on what, and how it is judged."""
+
+    rounds: int = 30
+    seed: int = 0
+    workers: int | str = "auto"
+    device: str = "cpu"
+    eval_every: int = 1
+    target_accuracy: float | None = None
+    stop_at_target: bool = False
+    holdout_clients: int = 0
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """Where the data comes from. `seed` rules generated data, splits and subsets."""
+
+    source: str = "glyphs"
+    seed: int = 0
+    clients: int | None = None
+    validation: float = 0.0
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """What is trained, and the weights it starts from (a .safetensors file, or drawn with the run's seed)."""
+
+    name: str = "small_cnn"
+    init: str | None = None
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All of it."""
+
+    run: RunSection = field(default_factory=RunSection)
+    data: DataSection = field(default_factory=DataSection)
+    model: ModelSection = field(default_factory=ModelSection)
+    method: Method = field(default_factory=lambda: named("fedgsp"))
+
+    def __post_init__(self) -> None:
+        run, data = self.run, self.data
+        _at_least("rounds", run.rounds, 1)
+        _at_least("eval_every", run.eval_every, 1)
+        _at_least("holdout_clients", run.holdout_clients, 0)
+        for name, seed in (("seed", run.seed), ("data seed", data.seed)):
+            if not 0 <= seed <= LARGEST_SEED:
+                raise InputError(f"the {name} must be a whole number from 0 to {LARGEST_SEED}, not {seed}.")
+        if isinstance(run.workers, str) and run.workers != "auto":
+            raise InputError(f"workers must be a number or 'auto', not '{run.workers}'.")
+        if isinstance(run.workers, int):
+            _at_least("workers", run.workers, 0)
+        target = run.target_accuracy
+        if target is not None and not (math.isfinite(target) and 0 < target <= 1):
+            raise InputError(f"the target accuracy must be above 0 and at most 1, not {target}.")
+        if run.stop_at_target and target is None:
+            raise InputError("stop_at_target needs a target_accuracy.")
+        if not 0 <= data.validation < 1:
+            raise InputError(f"validation must be a fraction from 0 up to 1, not {data.validation}.")
+        if data.clients is not None:
+            _at_least("clients", data.clients, 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data without empty entries, for TOML and JSON."""
+        sections = {name: _without_none(asdict(getattr(self, name))) for name in ("run", "data", "model")}
+        return {"schema": SCHEMA, **sections, "method": self.method.encode()}
+
+    def to_toml(self) -> str:
+        """The text of config.toml."""
+        return tomli_w.dumps(self.as_dict())
+
+    def identity(self, fingerprint: str) -> str:
+        """A digest of what decides the bits of the model: not of how many rounds, how many workers, or what is reported."""
+        table = self.as_dict()
+        run = {key: table["run"][key] for key in ("seed", "device", "holdout_clients")}
+        decisive = {
+            "run": run,
+            "data": fingerprint,
+            "model": table["model"],
+            "method": {key: value for key, value in table["method"].items() if key != "name"},
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def parse_toml(text: str, where: str) -> RunConfig:
+    """A configuration from TOML text, refused with a sentence where it makes no sense."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where} is not valid TOML: {error}.") from error
+    return from_dict(table, where)
+
+
+def read_config(path: Path) -> RunConfig:
+    """A configuration from a file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file in UTF-8.") from error
+    return parse_toml(text, str(path))
+
+
+def from_dict(table: dict[str, Any], where: str) -> RunConfig:
+    """A configuration from plain data."""
+    schema = table.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise InputError(f"{where} has schema {schema}; this version of fedgsp reads schema {SCHEMA}.")
+    sections = {"run": RunSection, "data": DataSection, "model": ModelSection}
+    for name in table.keys() - sections.keys() - {"schema", "method"}:
+        raise InputError(f"{where} has no section '{name}': {did_you_mean(name, [*sections, 'method'])}")
+    values: dict[str, Any] = {name: _section(cls, table.get(name, {}), f"{where} [{name}]") for name, cls in sections.items()}
+    if "method" in table:
+        values["method"] = Method.decode(table["method"])
+    return RunConfig(**values)
+
+
+def _section(cls: type, table: Any, where: str) -> Any:
+    if not isinstance(table, dict):
+        raise InputError(f"{where} must be a table.")
+    hints = typing.get_type_hints(cls)
+    names = [f.name for f in fields(cls)]
+    for name in table:
+        if name not in names:
+            raise InputError(f"{where} has no entry '{name}': {did_you_mean(name, names)}")
+    return cls(**{name: checked(value, hints[name], f"{where} {name}") for name, value in table.items()})
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, not {value}.")

@@ -1,0 +1,244 @@
+"""A run is a directory: what it was told, what it did, where it stands, and what came out.
+
+config.toml        resolved and complete: `fedgsp run DIR/config.toml` repeats the run
+journal.jsonl      a line a round      plans.jsonl   who trained with whom      events.jsonl   what happened when
+checkpoint/        the last two rounds' states       result.json, model.safetensors   what came out
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from safetensors.torch import save as save_safetensors
+
+from fedgsp.core.chain import Plan
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import ServerState
+from fedgsp.run import checkpoint
+from fedgsp.run.checkpoint import Bookmark
+from fedgsp.run.config import RunConfig, read_config
+from fedgsp.run.files import CannotWrite, LineLog, explained, read_lines, write_whole
+
+SCHEMA = 1
+
+
+class Recorder(Protocol):
+    """Where a run leaves its traces. `committed` is the newest state that is safe: what every ending leaves behind."""
+
+    committed: ServerState
+
+    def event(self, kind: str, *, sync: bool = True, **facts: Any) -> None:
+        """Something happened."""
+        ...
+
+    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
+        """A round is done: from here on it is never lost."""
+        ...
+
+    def result(self, state: ServerState, facts: dict[str, Any]) -> None:
+        """The run has come to an end, for good or not."""
+        ...
+
+
+class NoRecord:
+    """A run that leaves no files."""
+
+    def __init__(self, state: ServerState) -> None:
+        self.committed = state
+
+    def event(self, kind: str, *, sync: bool = True, **facts: Any) -> None:
+        """Forget it."""
+
+    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
+        """Only remember the state."""
+        self.committed = state
+
+    def result(self, state: ServerState, facts: dict[str, Any]) -> None:
+        """Forget it."""
+
+
+class RunDirectory:
+    """A run directory that this process holds: no other process may write to it meanwhile."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self.committed: ServerState
+        self._lock = lock
+        self._identity = ""
+        self._numerics: dict[str, Any] = {}
+        self._journal: LineLog | None = None
+        self._plans: LineLog | None = None
+        self._events: LineLog | None = None
+
+    @classmethod
+    def create(cls, path: Path) -> RunDirectory:
+        """A new directory for a new run."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            taken = any(entry.name != ".lock" for entry in path.iterdir())
+        except OSError as error:
+            raise InputError(f"cannot create the run directory {path}: {error.strerror}.") from error
+        if taken:
+            hint = "resume it, or choose" if (path / "config.toml").exists() else "choose"
+            raise InputError(f"{path} is not empty; {hint} another place with --out.")
+        return cls(path, _locked(path))
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The directory of a run that was started before."""
+        if not (path / "config.toml").is_file():
+            raise InputError(f"{path} is not a run directory: it has no config.toml.")
+        return cls(path, _locked(path))
+
+    def config(self) -> RunConfig:
+        """What the run was told."""
+        return read_config(self.path / "config.toml")
+
+    def write_config(self, config: RunConfig) -> None:
+        """Record what the run is told from now on."""
+        write_whole(self.path / "config.toml", config.to_toml().encode())
+
+    def begin(
+        self,
+        state: ServerState,
+        identity: str,
+        numerics: dict[str, Any],
+        clients: tuple[str, ...],
+        bookmark: Bookmark | None,
+        event: dict[str, Any],
+    ) -> None:
+        """Open the logs: anew, with a checkpoint of the first state, or cut back to where a checkpoint says they stood.
+
+        `event` is what events.jsonl is told about it.
+        """
+        self._identity, self._numerics, self.committed = identity, numerics, state
+        self._journal = LineLog(self.path / "journal.jsonl", keep=bookmark.journal_bytes if bookmark else 0)
+        self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
+        self._events = LineLog(self.path / "events.jsonl", keep=None if bookmark else 0)
+        _end_cut_line(self._events)
+        self.event(**event)
+        if bookmark is None:
+            self._plans.append({"schema": SCHEMA, "clients": list(clients)}, sync=True)
+            self._save(state)
+
+    def event(self, kind: str, *, sync: bool = True, **facts: Any) -> None:
+        """Append to events.jsonl."""
+        assert self._events is not None
+        self._events.append({"event": kind, **facts}, sync=sync)
+
+    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
+        """Journal and plan first, then the checkpoint that makes them count."""
+        assert self._journal is not None
+        assert self._plans is not None
+        self._journal.append(entry, sync=True)
+        self._plans.append(plan_record(plan), sync=True)
+        self._save(state)
+        self.committed = state
+
+    def result(self, state: ServerState, facts: dict[str, Any]) -> None:
+        """model.safetensors (for one global model) and result.json."""
+        for name, tensors in state.models.items():
+            file = "model.safetensors" if len(state.models) == 1 else f"model-{name}.safetensors"
+            contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
+            write_whole(self.path / file, save_safetensors(contiguous, metadata={"round": str(state.round)}))
+        write_whole(self.path / "result.json", json.dumps(facts, indent=2, allow_nan=False).encode() + b"\n")
+
+    def latest(self, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
+        """See `latest_checkpoint`."""
+        return latest_checkpoint(self.path, previous=previous)
+
+    def journal(self, bookmark: Bookmark) -> list[dict[str, Any]]:
+        """The journal as the checkpoint knew it."""
+        for name, size in (("journal.jsonl", bookmark.journal_bytes), ("plans.jsonl", bookmark.plans_bytes)):
+            file = self.path / name
+            if not file.exists() or file.stat().st_size < size:
+                raise InputError(
+                    f"{file} is shorter than its checkpoint says, so the run cannot be resumed; restore it from a copy."
+                )
+        try:
+            return list(read_lines(self.path / "journal.jsonl", bookmark.journal_bytes))
+        except ValueError as error:
+            raise InputError(f"{self.path / 'journal.jsonl'} is damaged: {error}.") from error
+
+    def close(self) -> None:
+        """Let go of the directory; may be called twice."""
+        for log in (self._journal, self._plans, self._events):
+            if log is not None:
+                log.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _save(self, state: ServerState) -> None:
+        assert self._journal is not None
+        assert self._plans is not None
+        bookmark = Bookmark(self._identity, self._numerics, self._journal.size, self._plans.size)
+        checkpoint.save(self.path / "checkpoint", state, bookmark)
+
+
+def latest_checkpoint(run: Path, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
+    """A run's newest checkpoint (or the one before it), checked; None if the run was stopped before it had one."""
+    found = checkpoint.candidates(run / "checkpoint")
+    if not found:
+        return None
+    if previous:
+        if len(found) < 2:
+            raise InputError(f"{run} has no earlier checkpoint to fall back on.")
+        return checkpoint.load(found[1])
+    try:
+        return checkpoint.load(found[0])
+    except checkpoint.DamagedCheckpoint as error:
+        raise InputError(f"{error} {_offer(run, found[1:])}") from error
+
+
+def _offer(run: Path, earlier: list[Path]) -> str:
+    for path in earlier:
+        with suppress(InputError):
+            state, _ = checkpoint.load(path)
+            return f"The one before it (round {state.round}) is whole: fedgsp resume {run} --previous"
+    return "No earlier one is whole either."
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """A plan as a line of plans.jsonl."""
+    chains = []
+    for chain in plan.chains:
+        record: dict[str, Any] = {"clients": list(chain.clients)}
+        if chain.start != "global":
+            record["start"] = chain.start
+        if chain.passes != 1:
+            record["passes"] = chain.passes
+        chains.append(record)
+    return {"round": plan.round, "groups": plan.groups, "left_out": plan.left_out, "chains": chains}
+
+
+def _locked(path: Path) -> int:
+    with explained(path):
+        try:
+            descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise InputError(f"the run directory {path} may not be written ({error.strerror}); make it writable.") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise InputError(
+            f"{path} is in use by another process{f' ({holder})' if holder else ''}; wait for it, or stop it."
+        ) from None
+    with suppress(OSError, CannotWrite):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor
+
+
+def _end_cut_line(log: LineLog) -> None:
+    """A kill may have cut the last event short: end that line, so that the next one is whole."""
+    if log.size and log.path.read_bytes()[-1:] != b"\n":
+        keep = log.path.read_bytes().rfind(b"\n") + 1
+        os.truncate(log.path, keep)

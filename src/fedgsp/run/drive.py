@@ -1,0 +1,218 @@
+"""Starting, resuming and replaying runs: the loop, a directory around it, and an ending for every way it can end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.core.state import ServerState
+from fedgsp.core.tensors import digest
+from fedgsp.data import FederatedData
+from fedgsp.engine.job import Engine
+from fedgsp.methods import Method
+from fedgsp.models import Task
+from fedgsp.run.config import RunConfig
+from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
+from fedgsp.run.files import CannotWrite, read_lines
+from fedgsp.run.loop import train_rounds
+from fedgsp.run.observers import Observer
+from fedgsp.run.report import figures, versions
+from fedgsp.run.result import RunResult
+from fedgsp.run.setup import Setup, prepare
+
+RESULT_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Things given in Python that a configuration can only name: they take its place."""
+
+    data: FederatedData | None = None
+    model: Callable[..., nn.Module] | nn.Module | None = None
+    task: Task | None = None
+    method: Method | None = None
+
+    def prepare(self, config: RunConfig) -> Setup:
+        """Resolve a configuration with these objects in place."""
+        chosen = config if self.method is None else replace(config, method=self.method)
+        return prepare(chosen, data=self.data, model=self.model, task=self.task)
+
+
+def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) -> RunResult:
+    """A new run, in a new directory (or, with `out` None, without any files)."""
+    state = setup.config.method.server.init(setup.initial)
+    if out is None:
+        return _drive(setup, [], NoRecord(state), None, observers)
+    directory = RunDirectory.create(out)
+    try:
+        directory.write_config(setup.config)
+        directory.begin(state, identity_of(setup), _numerics(setup), setup.data.clients, None, _started(setup))
+        return _drive(setup, [], directory, out, observers)
+    finally:
+        directory.close()
+
+
+def resume(
+    path: Path,
+    *,
+    rounds: int | None = None,
+    workers: int | str | None = None,
+    previous: bool = False,
+    other_numerics: bool = False,
+    objects: Objects = Objects(),  # noqa: B008 - frozen
+    observers: Sequence[Observer] = (),
+) -> RunResult:
+    """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped."""
+    directory = RunDirectory.open(path)
+    try:
+        config = directory.config()
+        options = replace(
+            config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
+        )
+        setup = objects.prepare(replace(config, run=options))
+        found = directory.latest(previous=previous)
+        identity = identity_of(setup)
+        if found is None:  # stopped before the first checkpoint: nothing was trained, so begin
+            state, bookmark, journal = setup.config.method.server.init(setup.initial), None, []
+        else:
+            state, bookmark = found
+            check_same_run(path, bookmark.identity, identity, directory)
+            _check_numerics(bookmark.numerics, _numerics(setup), other_numerics)
+            journal = directory.journal(bookmark)
+        if state.round > options.rounds:
+            raise InputError(f"{path} has already trained {state.round} rounds, more than {options.rounds}.")
+        if options.rounds != config.run.rounds:
+            directory.write_config(replace(config, run=replace(config.run, rounds=options.rounds)))
+        resumed = {"kind": "resumed", "at": time.time(), "round": state.round, "versions": versions()}
+        directory.begin(
+            state, identity, _numerics(setup), setup.data.clients, bookmark, _started(setup) if bookmark is None else resumed
+        )
+        return _drive(setup, journal, directory, path, observers)
+    finally:
+        directory.close()
+
+
+def _drive(
+    setup: Setup, journal: list[dict[str, Any]], recorder: Recorder, out: Path | None, observers: Sequence[Observer]
+) -> RunResult:
+    """Run the loop and leave an ending behind: finished, at the target, interrupted, or failed with the last good model."""
+    began = time.perf_counter()
+    engine: Engine | None = None
+    peaks: dict[str, int] = {}
+
+    def ending(status: str, cause: str | None = None) -> RunResult:
+        result = _result(status, setup, recorder.committed, journal, out, time.perf_counter() - began, peaks, cause)
+        recorder.result(recorder.committed, result.facts)
+        recorder.event(status, at=time.time(), round=recorder.committed.round, cause=cause)
+        return result
+
+    try:
+        announce(observers, setup, journal)
+        if recorder.committed.round < setup.config.run.rounds and not _stopped_at_target(setup, journal):
+            engine = setup.engine()
+            train_rounds(setup, engine, recorder.committed, journal, recorder, observers)
+            peaks = engine.peak_memory()
+        status = "target" if _stopped_at_target(setup, journal) else "finished"
+        result = ending(status)
+    except KeyboardInterrupt:
+        _quietly(ending, "interrupted")
+        raise
+    except CannotWrite:
+        raise
+    except RunFailed as error:
+        _quietly(ending, "failed", str(error))
+        raise
+    finally:
+        if engine is not None:
+            engine.close()
+    for observer in observers:
+        observer.ended(result)
+    return result
+
+
+def _result(
+    status: str, setup: Setup, state: ServerState, journal: list[dict[str, Any]], out: Path | None,
+    seconds: float, peaks: dict[str, int], cause: str | None,
+) -> RunResult:  # fmt: skip
+    score, target = setup.job.task.score, setup.config.run.target_accuracy
+    summary = figures(journal, score, target)
+    last = journal[-1] if journal else {}
+    facts: dict[str, Any] = {
+        "schema": RESULT_SCHEMA,
+        "status": status,
+        "cause": cause,
+        "method": setup.config.method.name,
+        "rounds": state.round,
+        "final": summary.final,
+        "best": summary.best,
+        "target": None if target is None else {"accuracy": target, "round": summary.reached},
+        "totals": {"bytes": last.get("bytes_total", 0), "serial_steps": last.get("serial_steps_total", 0)},
+        "data": {"source": setup.data.source, "fingerprint": setup.data.fingerprint, "clients": len(setup.data)},
+        "state": state.digest(),
+        "model": {name: digest(tensors) for name, tensors in state.models.items()},
+        "versions": versions(),
+        "timings": {"seconds": round(seconds, 3), "peak_memory": peaks},
+    }
+    return RunResult(status, setup, state, journal, summary, facts, out)
+
+
+def announce(observers: Sequence[Observer], setup: Setup, journal: Sequence[dict[str, Any]] = ()) -> None:
+    """Tell every observer that the run begins."""
+    for observer in observers:
+        observer.started(setup, list(journal))
+
+
+def _stopped_at_target(setup: Setup, journal: list[dict[str, Any]]) -> bool:
+    options, score = setup.config.run, setup.job.task.score
+    if not (options.stop_at_target and journal and score and options.target_accuracy is not None):
+        return False
+    return bool(journal[-1].get(score, -1.0) >= options.target_accuracy)
+
+
+def _quietly(ending: Callable[..., RunResult], *arguments: str) -> None:
+    """Leave an ending behind if that can be done; what stopped the run matters more."""
+    try:
+        ending(*arguments)
+    except RunFailed:
+        return
+
+
+def _started(setup: Setup) -> dict[str, Any]:
+    return {"kind": "started", "at": time.time(), "fingerprint": setup.data.fingerprint, "versions": versions()}
+
+
+def identity_of(setup: Setup) -> str:
+    """What a checkpoint must have been made of to belong to this run."""
+    return setup.config.identity(f"{setup.data.fingerprint} {digest(setup.initial)}")
+
+
+def _numerics(setup: Setup) -> dict[str, Any]:
+    """What may change bits and is therefore fixed for the run."""
+    return {"kernel": "plain", "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
+
+
+def check_same_run(path: Path, theirs: str, ours: str, directory: RunDirectory) -> None:
+    """Refuse a checkpoint that was made of other data or another configuration."""
+    if theirs == ours:
+        return
+    recorded = next((e for e in read_lines(directory.path / "events.jsonl") if e["event"] == "started"), {})
+    raise InputError(
+        f"{path} cannot go on: its data or its configuration is not what it was when the checkpoint was made "
+        f"(the data then had the fingerprint {str(recorded.get('fingerprint'))[:16]}...); restore them, or start a new run."
+    )
+
+
+def _check_numerics(theirs: dict[str, Any], ours: dict[str, Any], allowed: bool) -> None:
+    odd = [f"{key} {theirs.get(key)} (now {ours.get(key)})" for key in ours if theirs.get(key) != ours.get(key)]
+    if odd and not allowed:
+        raise InputError(
+            f"the run was made with {', '.join(odd)}, so going on here could change its bits; "
+            f"--other-numerics does it all the same."
+        )

@@ -1,0 +1,85 @@
+"""What a run will take, before it is started: from the analytic schedule and a few timed steps of a scratch model."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedgsp.client.train import Trainer
+from fedgsp.core.chain import Stop
+from fedgsp.core.tensors import total_bytes
+from fedgsp.run.setup import Setup
+
+PROCESS_BYTES = 330e6
+"""Resident memory of a Python process with torch loaded, before any model or data."""
+TIMED_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A run's expected size. `schedule` has a row for every round at which the plan changes shape."""
+
+    schedule: list[dict[str, int]]
+    steps: int
+    bytes: int
+    model_bytes: int
+    memory: float
+    step_ms: float
+    seconds: float
+    workers: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+def forecast(setup: Setup) -> Forecast:
+    """Expect a run: every client of average size, every planned client present."""
+    planner, rounds, clients = setup.config.method.planner, setup.config.run.rounds, len(setup.roster)
+    rows = [planner.schedule(r, clients) for r in range(1, rounds + 1)]
+    shapes: list[dict[str, int]] = []
+    for row in rows:
+        shape = {key: value for key, value in asdict(row).items() if isinstance(value, int)}
+        if not shapes or any(shapes[-1].get(key) != shape[key] for key in ("groups", "sampled", "shortest", "longest")):
+            shapes.append(shape)
+    rule = setup.config.method.local
+    sizes = setup.data.train.sizes[setup.roster]
+    steps_per_client = float(np.mean(np.ceil(sizes / rule.batch_size))) * rule.epochs
+    visits = sum(row.trained for row in rows)
+    model_bytes = total_bytes(setup.initial)
+    step_seconds = _timed_step(setup)
+    workers = max(1, setup.workers())
+    steps = round(visits * steps_per_client)
+    evaluation = rounds // setup.config.run.eval_every * len(setup.data.test.rows) / rule.batch_size / 3
+    data_bytes = setup.data.features.nbytes + setup.data.labels.nbytes
+    processes = workers + (1 if setup.workers() else 0)
+    memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
+    return Forecast(
+        shapes, steps, visits * 2 * model_bytes, model_bytes, memory, step_seconds * 1000,
+        (steps + evaluation) * step_seconds / workers, workers,
+    )  # fmt: skip
+
+
+def _timed_step(setup: Setup) -> float:
+    """Seconds per SGD step of a scratch model, one thread; the run's own model is not touched."""
+    job = setup.job
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            device = torch.device(job.device)
+            trainer = Trainer(job.rule.equip(job.model.build()).to(device), job.rule, job.task, job.data, device, job.seeds)
+            by_size = np.argsort(setup.data.train.sizes[setup.roster])
+            client = int(setup.roster[by_size[len(by_size) // 2]])
+            steps, began = 0, time.perf_counter()
+            trainer.visit(0, Stop(0, client, 0), {}, {})  # warms up
+            began = time.perf_counter()
+            while steps < TIMED_STEPS:
+                steps += trainer.visit(0, Stop(0, client, 0), {}, {}).steps
+            return (time.perf_counter() - began) / steps
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,60 @@
+"""The newest model of a run, evaluated on its own or on other data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.data import load
+from fedgsp.data.federated import Part
+from fedgsp.data.sources import absolute
+from fedgsp.engine import InlineEngine
+from fedgsp.evaluate import summarise
+from fedgsp.run.config import read_config
+from fedgsp.run.directory import latest_checkpoint
+from fedgsp.run.evaluation import client_scores, every_row
+from fedgsp.run.setup import prepare
+
+PARTS = ("test", "train", "validation", "all")
+
+
+def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
+    """Figures and per-client values of the newest model on one part of some data."""
+    if part not in PARTS:
+        raise InputError(f"unknown part '{part}': {did_you_mean(part, PARTS)}")
+    config = read_config(path / "config.toml")
+    found = latest_checkpoint(path)
+    if found is None:
+        raise InputError(f"{path} has no checkpoint yet, so there is no model to evaluate.")
+    state, _ = found
+    setup = prepare(replace(config, run=replace(config.run, workers=0, holdout_clients=0)))
+    data = setup.data
+    if source is not None:
+        data = load(absolute(source))
+        if data.sample_shape != setup.data.sample_shape or data.classes > setup.data.classes:
+            raise InputError(
+                f"{source} has samples of shape {data.sample_shape} in {data.classes} classes; the model was trained on "
+                f"{setup.data.sample_shape} in {setup.data.classes}."
+            )
+    rows: Part = every_row(data) if part == "all" else getattr(data, part)
+    engine = InlineEngine(replace(setup.job, data=data))
+    scores = client_scores(engine, config.method.server, state, data, np.arange(len(data)), rows)
+    summary = summarise(scores)
+    if summary is None:
+        raise InputError(f"{source or config.data.source} has no {part} samples to evaluate on.")
+    each = [
+        {"client": data.clients[k], "samples": int(n), **{name: float(v[i]) for name, v in scores.values.items()}}
+        for i, (k, n) in enumerate(zip(scores.clients, scores.samples, strict=True))
+    ]
+    return {
+        "method": config.method.name,
+        "round": state.round,
+        "part": part,
+        "data": {"source": data.source, "fingerprint": data.fingerprint},
+        **summary.as_dict(),
+        "per_client": each,
+    }

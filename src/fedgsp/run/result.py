@@ -1,0 +1,45 @@
+"""What `fedgsp.train` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fedgsp.core.state import ServerState
+from fedgsp.run.report import Figures
+from fedgsp.run.setup import Setup
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished (or stopped) run: its figures, its journal and its model.
+
+    `status` is "finished", "target" (stopped at the target), "interrupted" or "failed".
+    """
+
+    status: str
+    setup: Setup
+    state: ServerState
+    journal: list[dict[str, Any]]
+    figures: Figures
+    facts: dict[str, Any]
+    directory: Path | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """The reported accuracy: LEAF-weighted, mean of the last 10 evaluations."""
+        return self.figures.final.get("accuracy")
+
+    @property
+    def rounds(self) -> int:
+        """Rounds finished."""
+        return self.state.round
+
+    def model(self) -> nn.Module:
+        """The trained global model, ready to use."""
+        module = self.setup.job.rule.equip(self.setup.job.model.build())
+        module.load_state_dict(self.state.model)
+        return module.eval()

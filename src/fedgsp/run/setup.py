@@ -1,0 +1,140 @@
+"""From a configuration to the things that run: data, model, task, method, all checked before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedgsp.core.errors import InputError
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.tensors import Tensors
+from fedgsp.data import FederatedData, load
+from fedgsp.data.batches import gather
+from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
+from fedgsp.models import Task, classification, initial_tensors, regression, resolve
+from fedgsp.models.catalog import load_initial
+from fedgsp.run.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say)."""
+
+    config: RunConfig
+    data: FederatedData
+    roster: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    job: Job
+    initial: Tensors
+    notes: tuple[str, ...]
+
+    @property
+    def seeds(self) -> Seeds:
+        """The run's randomness."""
+        return self.job.seeds
+
+    def workers(self) -> int:
+        """How many worker processes: as told, or one a core, never more than could have a chain to walk."""
+        wanted = self.config.run.workers
+        if isinstance(wanted, int):
+            return wanted
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        rounds = self.config.run.rounds
+        planner = self.config.method.planner
+        most_chains = max(planner.schedule(r, len(self.roster)).sampled for r in {1, (rounds + 1) // 2, rounds})
+        return max(1, min(cores, most_chains))
+
+    def engine(self) -> Engine:
+        """Start the engine."""
+        workers = self.workers()
+        return InlineEngine(self.job) if workers == 0 else PoolEngine(self.job, workers)
+
+
+def prepare(
+    config: RunConfig,
+    *,
+    data: FederatedData | None = None,
+    model: Callable[..., nn.Module] | nn.Module | None = None,
+    task: Task | None = None,
+) -> Setup:
+    """Resolve and check a configuration; objects given in Python take the place of what it names."""
+    federation = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients) if data is None else data
+    if config.data.validation:
+        federation = federation.with_validation(config.data.validation, config.data.seed)
+    if config.run.holdout_clients >= len(federation):
+        raise InputError(
+            f"too few clients: {len(federation)} in the data, {config.run.holdout_clients} to be held out; "
+            f"at least one must be left to train."
+        )
+    roster, held_out = federation.holdout(config.run.holdout_clients, config.data.seed)
+    if federation.train.sizes[roster].sum() == 0:
+        raise InputError("too few samples: no client has a training sample.")
+    device = _checked_device(config.run.device)
+    chosen_task = task or (classification() if federation.classes else regression())
+    spec = resolve(config.model.name if model is None else model, federation.sample_shape, federation.classes)
+    rule = config.method.local
+    seeds = Seeds(config.run.seed)
+    initial = initial_tensors(spec, seeds.init(), rule.equip)
+    if config.model.init is not None:
+        initial = load_initial(config.model.init, initial)
+    job = Job(spec, rule, chosen_task, federation, seeds, device)
+    _check_model(job)
+    resolved = replace(config, model=replace(config.model, name=spec.name))
+    return Setup(resolved, federation, roster, held_out, job, initial, _notes(resolved, federation, roster))
+
+
+def _checked_device(device: str) -> str:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise InputError(f"unknown device '{device}'; use cpu, cuda, cuda:N or mps.") from error
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(kind, False):
+        raise InputError(
+            f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
+        )
+    return device
+
+
+def _check_model(job: Job) -> None:
+    """One forward pass on one batch, so that a model that does not fit the data is refused before anything starts."""
+    client = int(np.argmax(job.data.train.sizes))
+    x, y = gather(job.data, job.data.train[client][:2])
+    with torch.random.fork_rng(devices=[]), torch.inference_mode():
+        model = job.rule.equip(job.model.build())
+        model.eval()
+        try:
+            outputs: Any = model(x)
+            losses = job.task.loss(outputs, y)
+        except Exception as error:
+            raise InputError(
+                f"the model '{job.model.name}' does not fit the data (samples of shape {job.data.sample_shape}, "
+                f"{job.data.classes or 'no'} classes): {error}."
+            ) from error
+    if tuple(losses.shape) != (len(y),):
+        raise InputError(f"the task's loss must give one value a sample, shape ({len(y)},), not {tuple(losses.shape)}.")
+    if job.task.name == "classification" and tuple(outputs.shape) != (len(y), job.data.classes):
+        raise InputError(
+            f"the model '{job.model.name}' gives outputs of shape {tuple(outputs.shape[1:])} a sample; "
+            f"the data has {job.data.classes} classes."
+        )
+
+
+def _notes(config: RunConfig, data: FederatedData, roster: NDArray[np.int64]) -> tuple[str, ...]:
+    notes = []
+    last = config.method.planner.schedule(config.run.rounds, len(roster))
+    if last.capped:
+        notes.append(
+            f"the growth function asks for {last.wanted} groups by round {config.run.rounds}, but {len(roster)} clients train: "
+            f"it is capped at {last.groups}, one client a group."
+        )
+    if data.test.sizes[roster].sum() == 0:
+        notes.append("no client has a test sample, so nothing can be evaluated.")
+    return tuple(notes)

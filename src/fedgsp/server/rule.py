@@ -1,0 +1,47 @@
+"""The shape of every server rule: `start(state) -> add(result)* -> finish() -> state`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedgsp.core.chain import ChainResult, Plan
+from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.core.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class View:
+    """Which model is evaluated for whom: `clients` of None are all of them."""
+
+    model: str = GLOBAL
+    clients: tuple[int, ...] | None = None
+
+
+class Update(Protocol):
+    """One round's aggregation under way."""
+
+    def add(self, result: ChainResult) -> None:
+        """Take in one chain's result; results come in any order."""
+        ...
+
+    def finish(self) -> ServerState:
+        """The state after the round."""
+        ...
+
+
+class ServerRule(Protocol):
+    """What becomes of the chains' results, and which model is evaluated for whom."""
+
+    def init(self, model: Tensors) -> ServerState:
+        """The state before round 1, from the initial weights."""
+        ...
+
+    def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> Update:
+        """Begin a round; `planned` are the samples each chain is planned to train, which bounds what it may weigh."""
+        ...
+
+    def views(self, state: ServerState) -> tuple[View, ...]:
+        """The models to evaluate."""
+        ...
