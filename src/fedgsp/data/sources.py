@@ -105,6 +105,8 @@ def load(source: str, *, data_seed: int | None = None, clients: int | None = Non
     kind = KINDS[parsed.kind]
     options = _typed_options(parsed, kind.load)
     accepted = inspect.signature(kind.load).parameters
+    if data_seed is not None:
+        _check_seed(data_seed)
     if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
         options.setdefault("seed", data_seed)
     subset = clients
