@@ -30,11 +30,9 @@ def chain(index: int, values: list[float], samples: int) -> ChainResult:
 
 
 def finished(
-    results: Sequence[ChainResult],
-    rule: Mean = Mean(),
-    start: Tensors = START,
-    planned: Sequence[int] | None = None,  # noqa: B008
+    results: Sequence[ChainResult], rule: Mean | None = None, start: Tensors = START, planned: Sequence[int] | None = None
 ) -> ServerState:
+    rule = rule or Mean()
     plan = Plan(4, tuple(r.chain for r in results), groups=len(results))
     update = rule.start(rule.init(start), plan, [r.samples for r in results] if planned is None else planned)
     for one in results:
