@@ -95,6 +95,10 @@ def test_a_part_is_spelled_out_completely() -> None:
     assert encode(Fixed(ICG())) == {"kind": "fixed", "grouper": {"kind": "icg", "tau": 10, "distance": "squared"}}
 
 
+def test_what_the_planner_decides_is_not_spelled() -> None:
+    assert encode(ICG(n_groups=5, random_state=1)) == encode(ICG())
+
+
 def test_what_is_not_said_has_its_default() -> None:
     assert decode("local", {"kind": "sgd", "lr": 1}, "here") == SGD(lr=1.0)
 

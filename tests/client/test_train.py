@@ -188,6 +188,21 @@ class TestModelsWithMore:
         assert run(Stop(0, 0, 0), 0) == run(Stop(0, 0, 0), 5)
         assert run(Stop(0, 0, 0), 0) != run(Stop(0, 0, 1), 0)
 
+    @pytest.mark.parametrize(
+        ("round_", "stop"), [(1, Stop(0, 0, 0)), (2, Stop(0, 0, 0)), (1, Stop(0, 1, 0)), (1, Stop(5, 0, 1))]
+    )
+    def test_torch_is_seeded_by_round_client_and_visit(self, round_: int, stop: Stop) -> None:
+        drawn: list[float] = []
+
+        @dataclass(frozen=True, kw_only=True)
+        class Draw(SGD):
+            def begin(self, visit: Visit) -> None:
+                drawn.append(torch.rand(1).item())
+
+        trainer(Draw()).visit(round_, stop, {}, {})
+        seed = int(np.random.default_rng([SEED, 4, round_, stop.client, stop.visit]).integers(2**63))
+        assert drawn == [torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()]
+
     def test_frozen_parameters_stay(self) -> None:
         model = nn.Linear(FEATURES, CLASSES)
         model.bias.requires_grad_(False)

@@ -76,6 +76,21 @@ def test_an_order_that_would_matter_in_plain_floats_does_not() -> None:
     assert in_order.mean()["w"].tolist() == [float(np.float32(float(exact)))] * WIDTH
 
 
+@pytest.mark.parametrize("small", [[0.1], [1e-6], [1e-9], [0.1, 0.3, 1e-3, 1e-9], [0.7, -0.7, 1e-25, 3e-30]])
+def test_the_largest_values_may_cancel_and_leave_the_small_ones_right(small: list[float]) -> None:
+    """The worst case for the grids: every bit of the planned weight, every value at its limit, in any order."""
+    addends = [([sign * LIMIT] * WIDTH, 990) for sign in (1, -1) for _ in range(4)]
+    addends += [([float(np.float32(value))] * WIDTH, 77) for value in small]
+    most = sum(weight for _, weight in addends)
+    rng = np.random.default_rng(0)
+    seen = set()
+    for _ in range(40):
+        total = summed([addends[i] for i in rng.permutation(len(addends))], most)
+        seen.add(bits(total))
+    assert len(seen) == 1
+    assert abs(Fraction(total.mean()["w"][0].item()) - exact_mean(addends, 0)) < Fraction(1, 2**33)
+
+
 def test_blocks_of_a_large_tensor_are_all_added() -> None:
     large = torch.linspace(-1, 1, 2 * BLOCK + 17).reshape(1, -1)
     total = ExactSum({"w": large}, 4)

@@ -126,6 +126,12 @@ class TestValidation:
         assert data.with_validation(0.5, 1).validation.rows.tolist() == data.with_validation(0.5, 1).validation.rows.tolist()
         assert data.with_validation(0.5, 1).validation.rows.tolist() != data.with_validation(0.5, 2).validation.rows.tolist()
 
+    def test_every_client_has_a_draw_of_its_own(self) -> None:
+        data = from_arrays(np.zeros((80, 1)), np.zeros(80, int), np.repeat([0, 1], 40), test_fraction=0)
+        carved = data.with_validation(0.5, 0)
+        places = [np.flatnonzero(np.isin(data.train[k], carved.validation[k])).tolist() for k in range(2)]
+        assert places[0] != places[1]
+
     def test_none_by_default(self) -> None:
         assert federation().validation.sizes.tolist() == [0, 0, 0]
 
