@@ -153,12 +153,8 @@ class LiveDisplay(Observer):
         self._journal.append(entry)
         self._round_seconds.append(time.monotonic() - self._began)
 
-    def ended(self, result: RunResult) -> None:
-        """Close the live view."""
-        self.stop()
-
-    def stop(self) -> None:
-        """Give the terminal back; may be called twice."""
+    def closed(self) -> None:
+        """Give the terminal back."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -194,13 +190,11 @@ class LiveDisplay(Observer):
 
 def show_summary(result: RunResult) -> None:
     """What came out, what it cost, where it is, and what to type next."""
-    facts, console = result.facts, Console()
+    console = Console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for row in _summary_rows(result):
         table.add_row(*row)
     console.print(table)
-    if facts["status"] == "finished" and not result.facts["timings"]["peak_memory"]:
-        console.print(f"{result.directory} had already finished its {result.rounds} rounds.")
     if result.directory is not None:
         console.print(f"next: fedgsp resume {result.directory} --rounds {result.rounds * 2}", soft_wrap=True)
 
