@@ -54,9 +54,12 @@ def encode(part: Any) -> dict[str, Any]:
 
 
 def decode(role: str, table: Any, where: str) -> Any:
-    """A part from plain data; `where` names the place in the config for the sentence that refuses it."""
+    """A part from plain data; `where` names the place in the config for the sentence that refuses it.
+
+    A role that is not in the table (a field of a part of the user's own) takes a part of any kind.
+    """
     if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
-        raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(KINDS[role]))}.")
+        raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(_kinds(role)))}.")
     cls = part_class(role, table["kind"], where)
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in fields(cls) if field.name not in UNSPELLED}
@@ -66,7 +69,7 @@ def decode(role: str, table: Any, where: str) -> Any:
             continue
         if name not in known:
             raise InputError(f"{where} (kind '{table['kind']}') has no parameter '{name}': {did_you_mean(name, known)}")
-        if name in KINDS:
+        if name in KINDS or (isinstance(value, dict) and "kind" in value):
             values[name] = decode(name, value, f"{where}.{name}")
         else:
             values[name] = checked(value, hints.get(name, Any), f"{where}.{name}")
@@ -78,12 +81,16 @@ def decode(role: str, table: Any, where: str) -> Any:
     return cls(**values)
 
 
+def _kinds(role: str) -> Mapping[str, type]:
+    return KINDS[role] if role in KINDS else {word: cls for kinds in KINDS.values() for word, cls in kinds.items()}
+
+
 def part_class(role: str, kind: str, where: str) -> type:
     """The class that a kind stands for in a role, ours or the user's own."""
     if ":" not in kind:
-        if kind not in KINDS[role]:
-            raise InputError(f"{where}: unknown kind '{kind}': {did_you_mean(kind, KINDS[role])}")
-        return KINDS[role][kind]
+        if kind not in _kinds(role):
+            raise InputError(f"{where}: unknown kind '{kind}': {did_you_mean(kind, _kinds(role))}")
+        return _kinds(role)[kind]
     module, _, attribute = kind.partition(":")
     if module == "__main__" or "<locals>" in attribute:
         raise InputError(

@@ -16,6 +16,7 @@ from rich.text import Text
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone
 from fedgsp.run.observers import Observer
+from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup
 
@@ -200,13 +201,14 @@ def show_summary(result: RunResult) -> None:
 
 
 def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
+    evaluations = min(FINAL_EVALUATIONS, sum("loss" in entry for entry in result.journal))
     facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
     if score in summary.final and summary.best is not None:
         rows.append(
             (
                 score,
-                f"{summary.final[score]:.4f} (mean of the last 10 evaluations), "
+                f"{summary.final[score]:.4f} (mean of the last {evaluations} evaluations), "
                 f"best {summary.best[score]:.4f} in round {summary.best['round']}",
             )
         )

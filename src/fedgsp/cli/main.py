@@ -8,7 +8,7 @@ from types import FrameType
 
 import typer
 
-from fedgsp.core.errors import FedgspError
+from fedgsp.core.errors import FedgspError, Terminated
 from fedgsp.core.version import __version__
 
 app = typer.Typer(
@@ -18,10 +18,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the run ends as after Ctrl-C, with its own exit code."""
 
 
 def _on_terminate(_: int, __: FrameType | None) -> None:

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.core.errors import Terminated
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -139,7 +141,7 @@ def _hint_on_interrupt(place: Path) -> Iterator[None]:
     """After Ctrl-C or SIGTERM say how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         if (place / "config.toml").exists():
             typer.echo(f"fedgsp: interrupted; nothing finished is lost. Go on with: fedgsp resume {place}", err=True)
         raise

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.core.errors import InputError, RunFailed, Terminated
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.data import FederatedData
@@ -156,7 +156,7 @@ def _drive(
         for observer in observers:
             observer.ended(result)
         return result
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         with suppress(RunFailed):  # what stopped the run matters more than that its ending could not be written
             ending("interrupted")
         raise
