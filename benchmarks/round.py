@@ -99,9 +99,8 @@ def main() -> None:
         print(f"\n{name}: {arguments.clients} clients, {steps} SGD steps of batch 5, median of {arguments.repeats}")
         for who in contestants:
             used, took = statistics.median(cpu[who]), statistics.median(wall[who])
-            print(
-                f"  {who:<22} CPU {used:7.2f} s ({used / base:4.2f} x plain)   wall {took:7.2f} s   {1000 * used / steps:.2f} ms a step"
-            )
+            per_step, ratio = 1000 * used / steps, used / base
+            print(f"  {who:<22} CPU {used:7.2f} s ({ratio:4.2f} x plain)  wall {took:7.2f} s  {per_step:.2f} ms a step")
 
 
 if __name__ == "__main__":

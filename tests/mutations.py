@@ -38,7 +38,7 @@ FAULTS = (
     Fault("plan/planner.py", '== "shuffled" else as_formed', '== "fixed" else as_formed', "plan"),
     Fault("plan/planner.py", "profiles.clients[rows]", "rows", "plan"),
     Fault("plan/planner.py", "int((labels < 0).sum())", "0", "plan"),
-    Fault("plan/groupers.py", '"""Always the first round."""\n        return 1', '"""Always."""\n        return round_', "plan"),
+    Fault("plan/groupers.py", 'the first round."""\n        return 1', 'the first round."""\n        return round_', "plan"),
     Fault("plan/groupers.py", "return rng.permutation(np.arange", "return np.asarray(np.arange", "plan"),
     Fault("plan/icg.py", "clusters = clients // n_groups", "clusters = -(-clients // n_groups)", "plan"),
     Fault("plan/icg.py", "shuffled = rng.permuted(members, axis=1)", "shuffled = members", "plan"),
