@@ -42,6 +42,8 @@ def kind_of(part: Any) -> str:
 
 def encode(part: Any) -> dict[str, Any]:
     """A part as plain data: its kind and every parameter, complete."""
+    if not is_dataclass(part):
+        raise InputError(f"the part {kind_of(part)} is not a dataclass, so its parameters cannot be recorded; make it one.")
     table: dict[str, Any] = {"kind": kind_of(part)}
     hints = typing.get_type_hints(type(part))
     for field in fields(part):
@@ -78,7 +80,10 @@ def decode(role: str, table: Any, where: str) -> Any:
     ]  # fmt: skip
     if missing:
         raise InputError(f"{where} (kind '{table['kind']}') needs a value for '{missing[0]}'.")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:  # the checks of a user's own part
+        raise InputError(f"{where} (kind '{table['kind']}') cannot be made: {error}.") from error
 
 
 def _kinds(role: str) -> Mapping[str, type]:
@@ -101,7 +106,7 @@ def part_class(role: str, kind: str, where: str) -> type:
         found: Any = importlib.import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # the user's module may fail in any way
         raise InputError(f"{where}: cannot import '{kind}': {error}.") from error
     if not (isinstance(found, type) and is_dataclass(found)):
         raise InputError(f"{where}: '{kind}' is not a dataclass, so its parameters cannot be read.")
@@ -115,6 +120,13 @@ def checked(value: Any, hint: Any, where: str) -> Any:
         if value not in options:
             raise InputError(f"{where} must be one of {', '.join(map(repr, options))}, not {value!r}.")
         return value
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, (list, tuple)):  # TOML has lists only
+            raise InputError(f"{where} must be a list, not {value!r}.")
+        hints = options[:1] * len(value) if options[-1:] == (...,) else options
+        if len(hints) != len(value):
+            raise InputError(f"{where} must have {len(hints)} values, not {len(value)}.")
+        return tuple(checked(item, of, f"{where}[{i}]") for i, (item, of) in enumerate(zip(value, hints, strict=True)))
     wanted = [o for o in (options or (hint,)) if o in (int, float, str, bool)]
     if not wanted:
         return value
@@ -122,7 +134,7 @@ def checked(value: Any, hint: Any, where: str) -> Any:
         fits = bool in wanted
     elif isinstance(value, int):
         fits = int in wanted or float in wanted
-        value = value if int in wanted else float(value)
+        value = float(value) if fits and int not in wanted else value
     else:
         fits = type(value) in wanted
     if not fits:

@@ -33,5 +33,7 @@ class Terminated(BaseException):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that helps a person who mistyped a name: the nearest known one, else all of them."""
     names = sorted(known)
+    if not names:
+        return "there is none to choose from."
     near = difflib.get_close_matches(word, names, n=1)
     return f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names)}."

@@ -32,6 +32,9 @@ def from_arrays(
     train and test as LEAF does (`split_rows`).
     """
     features, labels, client_index = np.asanyarray(features), np.asarray(labels), np.asarray(client_index)
+    for name, array in (("features", features), ("labels", labels), ("client numbers", client_index)):
+        if array.ndim == 0:
+            raise InputError(f"{where}: {name} must be an array with one entry for each sample, not a single value.")
     if not len(features) == len(labels) == len(client_index):
         raise InputError(
             f"{where}: unequal lengths: {len(features)} features, {len(labels)} labels, {len(client_index)} client numbers; "
@@ -41,6 +44,10 @@ def from_arrays(
         raise InputError(f"{where} has no samples.")
     if not np.issubdtype(client_index.dtype, np.integer):
         raise InputError(f"{where}: client numbers must be whole numbers, not {client_index.dtype}.")
+    if client_index.ndim != 1:
+        raise InputError(f"{where}: client numbers must be a flat array, not of shape {client_index.shape}.")
+    _check_storage(features, "features", where)
+    _check_storage(labels, "labels", where)
     names = _client_names(clients, client_index, where)
     kinds = _check_labels(labels, classes, where)
     _check_features(features, client_index, names, where)
@@ -99,6 +106,13 @@ def _client_names(clients: Sequence[str] | None, client_index: NDArray[Any], whe
     if twice:
         raise InputError(f"{where}: the client name '{twice[0]}' stands for more than one client; names must differ.")
     return names
+
+
+def _check_storage(array: NDArray[Any], what: str, where: str) -> None:
+    """Refuse numbers that numpy can store and torch cannot take: of the other byte order, extended, complex."""
+    kind = array.dtype
+    if kind.kind == "c" or (kind.kind in "iuf" and not (kind.isnative and kind.itemsize <= 8)):
+        raise InputError(f"{where}: {what} are stored as {kind}, which torch cannot take; store them as float32 or int64.")
 
 
 def _check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:

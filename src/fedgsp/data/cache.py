@@ -60,11 +60,12 @@ def get_or_build(key: str, build: Callable[[Path], dict[str, Any]]) -> Entry:
         ) from error
     try:
         meta = {"schema": SCHEMA, "key": key, **build(scratch)}
+        meta["sizes"] = {file.name: file.stat().st_size for file in scratch.glob("*.npy")}
         (scratch / "meta.json").write_text(json.dumps(meta))
         for file in scratch.iterdir():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
-        if target.exists():  # a damaged or old entry that `_open` refused
+        if _open(target) is None:  # a damaged or old entry; a whole one is another process's, and may be in use
             shutil.rmtree(target, ignore_errors=True)
         try:
             scratch.rename(target)
@@ -72,10 +73,10 @@ def get_or_build(key: str, build: Callable[[Path], dict[str, Any]]) -> Entry:
             if _open(target) is None:
                 raise
     except OSError as error:
-        raise InputError(f"cannot write the data cache {root}: {error.strerror}.") from error
+        raise InputError(f"cannot write the data cache {root}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return Entry(target, meta)
+    return _open(target) or Entry(target, meta)
 
 
 def save_array(folder: Path, name: str, array: NDArray[Any]) -> None:
@@ -84,8 +85,10 @@ def save_array(folder: Path, name: str, array: NDArray[Any]) -> None:
 
 
 def _open(target: Path) -> Entry | None:
+    """The entry if it is there, of this version, and all its arrays have the length they were written with."""
     try:
         meta = json.loads((target / "meta.json").read_text())
-    except (OSError, ValueError):
+        whole = meta["schema"] == SCHEMA and all((target / name).stat().st_size == n for name, n in meta["sizes"].items())
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Entry(target, meta) if meta.get("schema") == SCHEMA else None
+    return Entry(target, meta) if whole else None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError, did_you_mean
@@ -23,6 +25,8 @@ NAMES = {
 }
 FEDERATIONS = ("all", "femnist-368")
 FEMNIST_CLASSES = 62
+UNREADABLE = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, NotImplementedError, RuntimeError)
+"""What numpy and zipfile raise on a damaged, encrypted or foreign file."""
 
 
 def load_npz(
@@ -84,17 +88,36 @@ def _prepare(path: Path) -> Entry:
 
 
 def _convert(path: Path, folder: Path) -> dict[str, Any]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise InputError(f"{path} is a single array, not an .npz archive of several.")
-            found = {key: next((n for n in names if n in archive.files), None) for key, names in NAMES.items()}
-            for key in ("features", "labels", "client_index"):
-                if found[key] is None:
-                    raise InputError(f"{path} has no array '{' or '.join(NAMES[key])}'; it has: {', '.join(archive.files)}.")
-                save_array(folder, key, archive[str(found[key])])
-            clients = archive[found["clients"]].tolist() if found["clients"] else None
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, OSError) as error:
-        reason = "it holds pickled objects" if "pickle" in str(error) else str(error) or type(error).__name__
-        raise InputError(f"{path} cannot be read as .npz: {reason}.") from error
+    with _opened(path) as archive:
+        found = {key: next((n for n in names if n in archive.files), None) for key, names in NAMES.items()}
+        for key in ("features", "labels", "client_index"):
+            name = found[key]
+            if name is None:
+                raise InputError(f"{path} has no array '{' or '.join(NAMES[key])}'; it has: {', '.join(archive.files)}.")
+            save_array(folder, key, _read(archive, name, path))
+        clients = _names(_read(archive, found["clients"], path), path) if found["clients"] else None
     return {"kind": "npz", "origin": path.name, "clients": clients}
+
+
+def _opened(path: Path) -> NpzFile:
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path} is not an .npz archive; numpy.savez writes one.")
+    try:
+        archive: NpzFile = np.load(path, allow_pickle=False)
+    except UNREADABLE as error:
+        raise InputError(f"{path} cannot be read as .npz: {error or type(error).__name__}.") from error
+    return archive
+
+
+def _read(archive: NpzFile, name: str, path: Path) -> NDArray[Any]:
+    try:
+        return np.asarray(archive[name])
+    except UNREADABLE as error:
+        reason = "it holds pickled objects" if "allow_pickle" in str(error) else str(error) or type(error).__name__
+        raise InputError(f"{path}: the array '{name}' cannot be read: {reason}.") from error
+
+
+def _names(array: NDArray[Any], path: Path) -> list[str]:
+    if array.ndim != 1:
+        raise InputError(f"{path}: the clients' names must be a flat array, not of shape {array.shape}.")
+    return [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in array.tolist()]

@@ -76,6 +76,8 @@ def load(source: str, *, data_seed: int | None = None, clients: int | None = Non
     kind = KINDS[parsed.kind]
     options = _typed_options(parsed, kind.load)
     accepted = inspect.signature(kind.load).parameters
+    if data_seed is not None:
+        _check_seed(data_seed)
     if clients is not None and clients < 1:
         raise InputError(f"clients must be at least 1, not {clients}.")
     if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
@@ -124,6 +126,11 @@ def _typed_options(parsed: Source, loader: Callable[..., FederatedData]) -> dict
             typed[key] = int(text) if annotation.startswith("int") else float(text) if annotation == "float" else text
         except ValueError:
             raise InputError(f"the option {key} of '{parsed.kind}' must be a number, not '{text}'.") from None
-    if not 0 <= typed.get("seed", 0) <= LARGEST_SEED:
-        raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {typed['seed']}.")
+    if "seed" in typed:
+        _check_seed(typed["seed"])
     return typed
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed <= LARGEST_SEED:
+        raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {seed}.")

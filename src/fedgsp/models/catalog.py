@@ -47,7 +47,8 @@ def resolve(model: str | Callable[..., nn.Module] | nn.Module, shape: tuple[int,
         return built
 
     try:
-        build()
+        with torch.random.fork_rng(devices=[]):
+            build()
     except InputError:
         raise
     except Exception as error:
@@ -59,10 +60,10 @@ def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.
     """The weights a run starts from: drawn with `seed`, without touching the caller's random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        tensors = clone(dict(equip(spec.build()).state_dict()))
-    if not tensors:
-        raise InputError(f"the model '{spec.name}' has no parameters, so there is nothing to train.")
-    return tensors
+        module = equip(spec.build())
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise InputError(f"the model '{spec.name}' has no parameters that can be trained, so there is nothing to do.")
+    return clone(dict(module.state_dict()))
 
 
 def load_initial(path: str | Path, like: Tensors) -> Tensors:
@@ -96,7 +97,7 @@ def _imported(name: str) -> Callable[..., nn.Module]:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # the user's module may fail in any way
         raise InputError(f"cannot import the model '{name}': {error}.") from error
     if not callable(found):
         raise InputError(f"the model '{name}' is not callable.")

@@ -219,7 +219,7 @@ def _started(setup: Setup) -> dict[str, Any]:
 
 def identity_of(setup: Setup) -> str:
     """What a checkpoint must have been made of to belong to this run."""
-    return setup.config.identity(f"{setup.data.fingerprint} {digest(setup.initial)}")
+    return setup.config.identity(f"{setup.data.fingerprint} {digest(setup.initial)} {setup.job.task.name}")
 
 
 def _numerics(setup: Setup) -> dict[str, Any]:
