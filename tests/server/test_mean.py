@@ -15,6 +15,7 @@ from fedgsp.core.tensors import Tensors, clone, digest
 from fedgsp.server import Mean, View
 
 START: Tensors = {"w": torch.tensor([1.0, -1.0])}
+SAMPLES = Mean()
 
 
 def hop(client: int, samples: int, visit: int = 0) -> HopReport:
@@ -31,7 +32,7 @@ def chain(index: int, values: list[float], samples: int) -> ChainResult:
 
 def finished(
     results: Sequence[ChainResult],
-    rule: Mean = Mean(),
+    rule: Mean = SAMPLES,
     start: Tensors = START,
     planned: Sequence[int] | None = None,
 ) -> ServerState:
