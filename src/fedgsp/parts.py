@@ -7,7 +7,6 @@ a part sits in (`growth`, `grouper`, `local`, ...) says which kinds fit there. A
 
 from __future__ import annotations
 
-import importlib
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from fedgsp.client.rules import SGD
 from fedgsp.client.schedule import Cosine, Decay, Steady
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.imports import import_named
 from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
 from fedgsp.server import Mean
 
@@ -102,12 +102,7 @@ def part_class(role: str, kind: str, where: str) -> type:
             f"{where}: '{kind}' was defined in a script or notebook and cannot be found from here; "
             f"pass the method in Python: fedgsp.resume(directory, method=...)."
         )
-    try:
-        found: Any = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except Exception as error:  # the user's module may fail in any way
-        raise InputError(f"{where}: cannot import '{kind}': {error}.") from error
+    found = import_named(kind, f"{where}: cannot import")
     if not (isinstance(found, type) and is_dataclass(found)):
         raise InputError(f"{where}: '{kind}' is not a dataclass, so its parameters cannot be read.")
     return found

@@ -30,6 +30,10 @@ class Builder:
         return {"note": self.value}
 
 
+def entries(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir() if path.name != ".lock")
+
+
 def value_of(entry: Entry) -> int:
     numbers = entry.array("numbers")
     assert (numbers == numbers[0]).all()
@@ -43,7 +47,7 @@ def test_an_entry_is_built_once_and_memory_mapped(root: Path) -> None:
     assert value_of(first) == value_of(second) == 1
     assert first.meta["note"] == second.meta["note"] == 1
     assert isinstance(second.array("numbers"), np.memmap)
-    assert [path.name for path in root.iterdir()] == ["k"]
+    assert entries(root) == ["k"]
 
 
 def test_a_mapped_array_cannot_be_written() -> None:
@@ -59,7 +63,7 @@ def test_a_builder_that_fails_leaves_nothing(root: Path) -> None:
 
     with pytest.raises(InputError, match="no such data"):
         get_or_build("k", fails)
-    assert list(root.iterdir()) == []
+    assert entries(root) == []
     assert value_of(get_or_build("k", Builder(2))) == 2
 
 
@@ -90,7 +94,7 @@ def test_a_damaged_or_old_entry_is_built_again(harm: Any, root: Path) -> None:
     get_or_build("k", Builder(1))
     harm(root / "k")
     assert value_of(get_or_build("k", Builder(2))) == 2
-    assert [path.name for path in root.iterdir()] == ["k"]
+    assert entries(root) == ["k"]
 
 
 def test_whoever_finishes_first_wins_and_the_winner_is_not_pulled_away(root: Path) -> None:
@@ -104,7 +108,7 @@ def test_whoever_finishes_first_wins_and_the_winner_is_not_pulled_away(root: Pat
     loser = get_or_build("k", slow)
     assert value_of(loser) == value_of(winner[0]) == 1
     assert loser.meta["note"] == 1
-    assert [path.name for path in root.iterdir()] == ["k"]
+    assert entries(root) == ["k"]
 
 
 def test_many_builders_at_once_end_up_with_one_whole_entry(root: Path) -> None:
@@ -125,7 +129,7 @@ def test_many_builders_at_once_end_up_with_one_whole_entry(root: Path) -> None:
         thread.join(timeout=20)
     assert len(found) == 6
     assert len(set(found)) == 1
-    assert [path.name for path in root.iterdir()] == ["k"]
+    assert entries(root) == ["k"]
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +145,7 @@ def test_a_disk_that_fills_up_is_one_sentence(root: Path) -> None:
 
     with pytest.raises(InputError, match=r"cannot write the data cache .*: No space left on device\.$"):
         get_or_build("k", full)
-    assert list(root.iterdir()) == []
+    assert entries(root) == []
 
 
 def test_where_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

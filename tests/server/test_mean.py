@@ -15,7 +15,6 @@ from fedgsp.core.tensors import Tensors, clone, digest
 from fedgsp.server import Mean, View
 
 START: Tensors = {"w": torch.tensor([1.0, -1.0])}
-SAMPLES = Mean()
 
 
 def hop(client: int, samples: int, visit: int = 0) -> HopReport:
@@ -31,11 +30,9 @@ def chain(index: int, values: list[float], samples: int) -> ChainResult:
 
 
 def finished(
-    results: Sequence[ChainResult],
-    rule: Mean = SAMPLES,
-    start: Tensors = START,
-    planned: Sequence[int] | None = None,
+    results: Sequence[ChainResult], rule: Mean | None = None, start: Tensors = START, planned: Sequence[int] | None = None
 ) -> ServerState:
+    rule = rule or Mean()
     plan = Plan(4, tuple(r.chain for r in results), groups=len(results))
     update = rule.start(rule.init(start), plan, [r.samples for r in results] if planned is None else planned)
     for one in results:

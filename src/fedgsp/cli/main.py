@@ -11,33 +11,37 @@ import typer
 from fedgsp.core.errors import FedgspError, Terminated
 from fedgsp.core.version import __version__
 
-app = typer.Typer(
-    help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 def _on_terminate(_: int, __: FrameType | None) -> None:
     raise Terminated
 
 
-@app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
     if version:
         typer.echo(f"fedgsp {__version__}")
         raise typer.Exit
 
 
-def main() -> None:
-    """Run the command line."""
+def build_app() -> typer.Typer:
+    """All commands, put together anew, so that `main` can be called again and again in one process."""
     from fedgsp.cli import evaluate, methods, run
 
-    run.register(app)
-    evaluate.register(app)
-    methods.register(app)
+    app = typer.Typer(
+        help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for commands in (run, evaluate, methods):
+        commands.register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line."""
+    app = build_app()
     signal.signal(signal.SIGTERM, _on_terminate)
     try:
         code = app(standalone_mode=False)

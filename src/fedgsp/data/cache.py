@@ -6,11 +6,13 @@ that build the same entry at once both end up with the one that was renamed firs
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,18 +67,23 @@ def get_or_build(key: str, build: Callable[[Path], dict[str, Any]]) -> Entry:
         for file in scratch.iterdir():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
-        if _open(target) is None:  # a damaged or old entry; a whole one is another process's, and may be in use
-            shutil.rmtree(target, ignore_errors=True)
-        try:
-            scratch.rename(target)
-        except OSError:
-            if _open(target) is None:
-                raise
+        with _alone(root):
+            if _open(target) is None:  # absent, damaged or old; a whole one is another process's, and may be in use
+                shutil.rmtree(target, ignore_errors=True)
+                scratch.rename(target)
     except OSError as error:
         raise InputError(f"cannot write the data cache {root}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return _open(target) or Entry(target, meta)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """One process (or thread) at a time: between looking at an entry and replacing it nobody else may put one there."""
+    with (root / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def save_array(folder: Path, name: str, array: NDArray[Any]) -> None:
