@@ -21,6 +21,7 @@ from fedgsp.run.observers import Observer
 from fedgsp.run.replay import Replay
 from fedgsp.run.replay import replay as replay_run
 from fedgsp.run.result import RunResult
+from fedgsp.run.setup import IN_MEMORY
 
 Model = str | Callable[..., nn.Module] | nn.Module
 
@@ -112,4 +113,4 @@ def _source_of(data: str | FederatedData) -> str:
         return absolute(data)
     if not isinstance(data, FederatedData):
         raise InputError(f"data is a source text or a FederatedData, not {type(data).__name__}.")
-    return data.source or "memory"
+    return data.source or IN_MEMORY

@@ -16,6 +16,7 @@ from rich.text import Text
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone
 from fedgsp.run.observers import Observer
+from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup
 
@@ -153,12 +154,8 @@ class LiveDisplay(Observer):
         self._journal.append(entry)
         self._round_seconds.append(time.monotonic() - self._began)
 
-    def ended(self, result: RunResult) -> None:
-        """Close the live view."""
-        self.stop()
-
-    def stop(self) -> None:
-        """Give the terminal back; may be called twice."""
+    def closed(self) -> None:
+        """Give the terminal back."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -194,25 +191,24 @@ class LiveDisplay(Observer):
 
 def show_summary(result: RunResult) -> None:
     """What came out, what it cost, where it is, and what to type next."""
-    facts, console = result.facts, Console()
+    console = Console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for row in _summary_rows(result):
         table.add_row(*row)
     console.print(table)
-    if facts["status"] == "finished" and not result.facts["timings"]["peak_memory"]:
-        console.print(f"{result.directory} had already finished its {result.rounds} rounds.")
     if result.directory is not None:
         console.print(f"next: fedgsp resume {result.directory} --rounds {result.rounds * 2}", soft_wrap=True)
 
 
 def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
+    evaluations = min(FINAL_EVALUATIONS, sum("loss" in entry for entry in result.journal))
     facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
     if score in summary.final and summary.best is not None:
         rows.append(
             (
                 score,
-                f"{summary.final[score]:.4f} (mean of the last 10 evaluations), "
+                f"{summary.final[score]:.4f} (mean of the last {evaluations} evaluations), "
                 f"best {summary.best[score]:.4f} in round {summary.best['round']}",
             )
         )

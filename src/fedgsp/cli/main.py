@@ -8,12 +8,8 @@ from types import FrameType
 
 import typer
 
-from fedgsp.core.errors import FedgspError
+from fedgsp.core.errors import FedgspError, Terminated
 from fedgsp.core.version import __version__
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the run ends as after Ctrl-C, with its own exit code."""
 
 
 def _on_terminate(_: int, __: FrameType | None) -> None:

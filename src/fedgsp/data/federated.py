@@ -144,7 +144,7 @@ class FederatedData:
             keep = np.sort(order[take:])
             train.append(rows[keep])
             validation.append(rows[np.sort(order[:take])])
-        return replace(self, train=Part.of(train), validation=Part.of(validation))
+        return replace(self, train=Part.of(train), validation=Part.of(validation), source=None)
 
     def holdout(self, count: int, data_seed: int) -> tuple[Rows, Rows]:
         """(clients that train, clients held out), both sorted: the held-out ones never train and are only evaluated."""

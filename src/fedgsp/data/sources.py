@@ -13,38 +13,9 @@ from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.seeds import LARGEST_SEED
-from fedgsp.data.build import from_rows
-from fedgsp.data.cache import get_or_build, save_array
+from fedgsp.data.embedded import load_glyphs
 from fedgsp.data.federated import FederatedData
 from fedgsp.data.npz import load_npz
-
-GLYPH_CLASSES = 62
-
-
-def load_glyphs(*, clients: int = 100, seed: int = 0, test: float = 0.1) -> FederatedData:
-    """Procedural handwriting (`fedgsp.data.glyphs`): made here, the same on every machine, cached."""
-    from fedgsp.data.glyphs import VERSION, generate
-
-    def build(folder: Path) -> dict[str, Any]:
-        made = generate(clients, seed)
-        save_array(folder, "features", made.images)
-        save_array(folder, "labels", made.labels)
-        save_array(folder, "offsets", made.offsets)
-        return {"kind": "glyphs", "clients": list(made.names)}
-
-    _check_seed(seed)
-    if clients < 1:
-        raise InputError(f"glyphs needs at least one client, not {clients}.")
-    entry = get_or_build(f"glyphs-v{VERSION}-{clients}-{seed}", build)
-    import numpy as np
-
-    offsets = np.asarray(entry.array("offsets"))
-    rows = [np.arange(offsets[k], offsets[k + 1]) for k in range(clients)]
-    data = from_rows(
-        entry.array("features"), entry.array("labels"), entry.meta["clients"], rows, GLYPH_CLASSES,
-        test_fraction=test, data_seed=seed,
-    )  # fmt: skip
-    return replace(data, memo=entry.path)
 
 
 @dataclass(frozen=True)
@@ -107,19 +78,19 @@ def load(source: str, *, data_seed: int | None = None, clients: int | None = Non
     accepted = inspect.signature(kind.load).parameters
     if data_seed is not None:
         _check_seed(data_seed)
-    if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
-        options.setdefault("seed", data_seed)
-    subset = clients
     if clients is not None and clients < 1:
         raise InputError(f"clients must be at least 1, not {clients}.")
+    if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
+        options.setdefault("seed", data_seed)
     if clients is not None and "clients" in accepted:
-        options["clients"], subset = clients, None
+        options["clients"] = clients
     data = kind.load(parsed.path, **options) if kind.takes_path else kind.load(**options)
-    if subset is not None:
-        if subset > len(data):
-            raise InputError(f"{source} has {len(data)} clients, not {subset}.")
-        data = data.subset(subset, data_seed or 0)
-    return replace(data, source=source)
+    if clients is None or "clients" in accepted:
+        spelled = {key: str(value) for key, value in options.items()}
+        return replace(data, source=absolute(str(replace(parsed, options=spelled))))
+    if clients > len(data):
+        raise InputError(f"{source} has {len(data)} clients, not {clients}.")
+    return data.subset(clients, data_seed or 0)
 
 
 def absolute(source: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.imports import import_named
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.models.cnn import leaf_cnn, small_cnn
 
@@ -88,21 +88,14 @@ def load_initial(path: str | Path, like: Tensors) -> Tensors:
 
 
 def _imported(name: str) -> Callable[..., nn.Module]:
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise InputError(
             f"unknown model '{name}': {did_you_mean(name, BUILT_IN)} A model of your own is spelled package.module:callable."
         )
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # the user's module may fail in any way
-        raise InputError(f"cannot import the model '{name}': {error}.") from error
+    found: Callable[..., nn.Module] = import_named(name, "cannot import the model")
     if not callable(found):
         raise InputError(f"the model '{name}' is not callable.")
-    callable_found: Callable[..., nn.Module] = found
-    return callable_found
+    return found
 
 
 def _name_of(factory: Callable[..., nn.Module]) -> str:

@@ -25,7 +25,7 @@ SCHEMA = 1
 class RunSection:
     """How long, with which seed, on what, and how it is judged."""
 
-    rounds: int = 30
+    rounds: int = 60
     seed: int = 0
     workers: int | str = "auto"
     device: str = "cpu"

@@ -28,6 +28,7 @@ class RunResult:
     figures: Figures
     facts: dict[str, Any]
     directory: Path | None
+    trained_now: bool = True  # False: it had come to its end before, and was only looked up
 
     @property
     def accuracy(self) -> float | None:
