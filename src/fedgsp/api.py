@@ -51,8 +51,8 @@ def train(
 ) -> RunResult:
     """Train a method on a federation.
 
-    `method` is a name (`fedgsp.methods()`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model` a
-    name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
+    `method` is a name (see `fedgsp.METHODS`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model`
+    a name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
     that can be resumed; without it nothing is written. `lr`, `batch_size` and `epochs` replace those of the method.
     """
     chosen = named(method) if isinstance(method, str) else method

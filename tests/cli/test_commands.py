@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 
 from fedgsp.client import SGD
 from fedgsp.core.version import __version__
@@ -235,3 +237,18 @@ class TestARun:
         places = sorted(path.name for path in (here / "runs").iterdir())
         assert len(places) == 2
         assert all(place.startswith("fedavg-") for place in places)
+
+
+def test_a_model_in_the_working_folder_is_found(tmp_path: Path) -> None:
+    code = "from torch import nn\ndef net(shape, classes): return nn.Linear(shape[0], classes)\n"
+    (tmp_path / "my_net.py").write_text(code)
+    tiny.write_npz(tmp_path / "data.npz")
+    program = Path(sys.executable).with_name("fedgsp")
+    if not program.exists():
+        pytest.skip("the console script is not installed beside this Python")
+    done = subprocess.run(
+        [program, "run", "--data", "data.npz", "--model", "my_net:net", "--rounds", "1", "--workers", "1", "--out", "run"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        env={**tiny.environment(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -159,8 +159,23 @@ def test_a_client_without_samples_hands_the_model_on_unchanged() -> None:
 
 
 def test_divergence_names_client_round_and_rate() -> None:
-    with pytest.raises(Diverged, match=r"diverged at client 'client-1' in round 9: its loss is (nan|inf).*than 1e\+38\.$"):
+    with pytest.raises(Diverged, match=r"diverged at client 'client-1' in round 9: its loss is not finite.*than 1e\+38\.$"):
         visited(SGD(lr=1e38, batch_size=2, epochs=30), round_=9, stop=Stop(0, 1, 0))
+
+
+def test_a_model_that_breaks_in_the_last_step_is_this_clients_doing() -> None:
+    with pytest.raises(Diverged, match=r"client 'client-1' in round 9: its model is not finite"):
+        visited(BreaksAtTheEnd(lr=0.1, batch_size=10_000), round_=9, stop=Stop(0, 1, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreaksAtTheEnd(SGD):
+    """Its one batch has a finite loss and a gradient that is not."""
+
+    def adjust(self, visit: Visit) -> None:
+        for parameter in visit.model.parameters():
+            assert parameter.grad is not None
+            parameter.grad[0] = float("inf")
 
 
 class TestModelsWithMore:

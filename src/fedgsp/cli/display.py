@@ -29,6 +29,11 @@ def display(place: Path | None) -> Observer:
     return LiveDisplay(place) if sys.stdout.isatty() else PlainLines(place)
 
 
+def plain_console() -> Console:
+    """A console that takes texts as they are, and does not wrap lines for a pipe."""
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
 def sparkline(values: list[float], width: int = 40) -> str:
     """Values as a row of bars, the last `width` of them."""
     shown = values[-width:]
@@ -110,7 +115,7 @@ class LiveDisplay(Observer):
     """Progress over rounds with the time left, this round's chains advancing, and the accuracy as a sparkline."""
 
     def __init__(self, place: Path | None, console: Console | None = None) -> None:
-        self._console = console or Console()
+        self._console = console or plain_console()
         self._place = place
         self._setup: Setup | None = None
         self._journal: list[dict[str, Any]] = []
@@ -191,7 +196,7 @@ class LiveDisplay(Observer):
 
 def show_summary(result: RunResult) -> None:
     """What came out, what it cost, where it is, and what to type next."""
-    console = Console()
+    console = plain_console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for row in _summary_rows(result):
         table.add_row(*row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 import typer
@@ -42,6 +43,8 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Run the command line."""
     app = build_app()
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # models and parts of the user's own are usually in the folder they stand in
     signal.signal(signal.SIGTERM, _on_terminate)
     try:
         code = app(standalone_mode=False)
