@@ -27,7 +27,7 @@ class Schedule:
 
     `wanted` is the growth function's own number of groups and `groups` what is left of it with this many clients; every chain
     has between `shortest` and `longest` clients, `grouped` clients are in some group, `sampled` groups train, and at most
-    `trained` clients.
+    `trained` clients, each visited `passes` times.
     """
 
     round: int
@@ -38,6 +38,7 @@ class Schedule:
     grouped: int
     sampled: int
     trained: int
+    passes: int = 1
 
     @property
     def capped(self) -> bool:
@@ -72,8 +73,10 @@ class Grouped:
 
     def __post_init__(self) -> None:
         if not 0 < require_real("Grouped", "kappa", self.kappa) <= 1:
-            raise InputError(f"Grouped: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of groups "
-                             "that train in a round.")
+            raise InputError(
+                f"Grouped: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of groups "
+                "that train in a round."
+            )
         require_choice("Grouped", "order", self.order, get_args(Order))
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
