@@ -7,7 +7,7 @@ from torch import nn
 
 
 class SplitNet(nn.Module):
-    """A network in two halves, so that rules which work on features (fusion, contrast) find them in one place."""
+    """A network in two halves, declared as `fedgsp.models.split` wants it, for rules that work on features."""
 
     def __init__(self, features: nn.Module, classifier: nn.Module) -> None:
         super().__init__()
@@ -15,11 +15,13 @@ class SplitNet(nn.Module):
         self.classifier = classifier
         self.apply(_xavier)
 
+    def prepare(self, x: torch.Tensor) -> torch.Tensor:
+        """Grey images may come without a channel axis."""
+        return x.unsqueeze(1) if x.dim() == 3 else x
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits (batch, classes); grey images may come without a channel axis."""
-        if x.dim() == 3:
-            x = x.unsqueeze(1)
-        logits: torch.Tensor = self.classifier(self.features(x))
+        """Logits (batch, classes)."""
+        logits: torch.Tensor = self.classifier(self.features(self.prepare(x)))
         return logits
 
 

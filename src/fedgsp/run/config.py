@@ -103,6 +103,8 @@ class RunConfig:
             "model": table["model"],
             "method": {key: value for key, value in table["method"].items() if key != "name"},
         }
+        if self.method.preparation is not None:
+            decisive["preparation_seed"] = self.data.seed
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
