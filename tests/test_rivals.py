@@ -56,6 +56,21 @@ def test_every_method_runs_and_is_repeatable_and_its_config_says_all(name: str) 
     assert run(spelled).state.digest() == first.state.digest()
 
 
+@pytest.fixture(scope="module")
+def glyphs(tmp_path_factory: pytest.TempPathFactory) -> fedgsp.FederatedData:
+    """The data that comes with the package, four writers of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDGSP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return fedgsp.load("glyphs:clients=4")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_two_rounds_on_tiny_glyphs(name: str, glyphs: fedgsp.FederatedData) -> None:
+    result = fedgsp.train(name, glyphs, rounds=2, workers=0, batch_size=20)
+    assert result.rounds == 2
+    assert 0 < result.journal[-1]["loss"] < 6
+
+
 LEARNERS = {
     "fedavg": 0.1, "fedprox": 0.1, "fedmmd": 0.1, "fedfusion": 0.1, "fedfusion-multi": 0.1, "fedfusion-single": 0.1, "ida": 0.1,
     "ida-intrac-fedavg": 0.1, "fedadagrad": 0.05, "fedadam": 0.2, "fedyogi": 0.2, "fedavgm": 0.05, "astraea": 0.05,
@@ -141,6 +156,11 @@ def test_in_chains_the_global_anchor_costs_a_model_for_every_client_but_the_firs
     model_bytes = handed["bytes"] // (2 * handed["clients"])
     assert anchored["bytes"] - handed["bytes"] == model_bytes * (handed["clients"] - handed["chains"])
     assert handed["clients"] > handed["chains"]
+
+
+def test_intrac_sends_four_bytes_more_for_every_client() -> None:
+    plain, intrac = run("ida", rounds=1).journal[0], run("ida-intrac", rounds=1).journal[0]
+    assert intrac["bytes"] - plain["bytes"] == 4 * plain["clients"]
 
 
 def test_astraea_moves_a_model_down_and_up_on_every_pass_and_counts_its_preparation() -> None:

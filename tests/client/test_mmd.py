@@ -14,10 +14,11 @@ from torch import nn
 
 from fedgsp.client import MMD, SGD
 from fedgsp.client.mmd import VARIANCES, mmd_squared
+from fedgsp.client.rules import Visit
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.data.build import from_arrays
-from fedgsp.models import small_cnn
+from fedgsp.models import classification, small_cnn
 
 Reals = NDArray[np.float64]
 
@@ -75,6 +76,33 @@ def test_two_steps_against_numpy() -> None:
     plain = one - 0.2 * numeric_gradient(cross_entropy, one)
     assert np.abs(two - plain).max() > 1e-2, "the term must matter for this test to say anything"
     assert hops[0].metrics["loss"] == pytest.approx((cross_entropy(first) + cross_entropy(one)) / 2, abs=1e-5)
+
+
+def _visit(model: nn.Module) -> Visit:
+    return Visit(model, classification(), 1, 0, 0, 0.1, torch.device("cpu"), {}, {})
+
+
+def test_below_the_floor_there_is_no_gradient_from_the_term() -> None:
+    model = nn.Linear(2, 2, bias=False).double()
+    visit, rule = _visit(model), MMD(lam=3.0)
+    rule.begin(visit)
+    with torch.no_grad():
+        model.weight += 1e-7
+    x, y = torch.randn(4, 2, dtype=torch.float64), torch.tensor([0, 1, 1, 0])
+    objective, loss = rule.objective(visit, x, y)
+    assert 0 < mmd_squared(visit.memo["frozen"](x), model(x)).item() < 1e-4
+    assert (objective - loss).item() == pytest.approx(3e-4, rel=1e-9)
+    assert torch.equal(*(torch.autograd.grad(value, model.weight, retain_graph=True)[0] for value in (objective, loss)))
+
+
+def test_the_reference_is_in_evaluation_mode_and_frozen() -> None:
+    model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 2)).train()
+    visit = _visit(model)
+    MMD(lam=1.0).begin(visit)
+    frozen, x = visit.memo["frozen"], torch.randn(3, 2)
+    assert torch.equal(frozen(x), frozen(x))
+    assert not any(p.requires_grad for p in frozen.parameters())
+    assert model.training
 
 
 def _cnn() -> nn.Module:
