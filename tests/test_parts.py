@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import SGD, Cosine, Decay, Steady
+from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.parts import KINDS, checked, decode, encode, kind_of
-from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
-from fedgsp.server import Mean
+from fedgsp.plan import ICG, Constant, Exp, Fixed, GreedyKL, Grouped, Linear, Log, Mediators, Random, Singletons
+from fedgsp.prepare import AugmentMean, AugmentZScore
+from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
 
 MODULE = """
 from dataclasses import dataclass
@@ -72,6 +73,19 @@ PARTS: list[tuple[str, Any]] = [
     ("schedule", Cosine(100)),
     ("local", SGD(lr=0.3, batch_size=9, epochs=2, momentum=0.5, weight_decay=0.01, schedule=Cosine(8))),
     ("server", Mean("uniform")),
+    ("grouper", GreedyKL(target="uniform")),
+    ("local", Prox(mu=0.5, anchor="global")),
+    ("local", MMD(lam=0.2)),
+    ("local", Fusion(operator="multi")),
+    ("server", Momentum(lr=0.5)),
+    ("server", Adagrad(lr=0.1)),
+    ("server", Adam(lr=0.01, beta1=0.8)),
+    ("server", Yogi(tau=1e-4)),
+    ("server", IDA(variant="ida_intrac")),
+    ("server", Fused(eval_ref="new")),
+    ("preparation", AugmentMean(alpha=0.5)),
+    ("preparation", AugmentZScore(tau_d=3.5)),
+    ("planner", Mediators(kappa=0.5, gamma=4)),
     ("planner", Grouped(Exp(0.5, 2), Fixed(ICG()), kappa=0.7, order="fixed")),
 ]
 
@@ -90,7 +104,7 @@ def test_every_known_kind_is_tried_above() -> None:
 def test_a_part_is_spelled_out_completely() -> None:
     assert encode(SGD()) == {
         "kind": "sgd", "lr": 0.01, "batch_size": 5, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0,
-        "schedule": {"kind": "steady"},
+        "schedule": {"kind": "steady"}, "report_accuracy": False,
     }  # fmt: skip
     assert encode(Fixed(ICG())) == {"kind": "fixed", "grouper": {"kind": "icg", "tau": 10, "distance": "squared"}}
 
@@ -112,7 +126,7 @@ class TestRefused:
 
     def test_an_unknown_kind(self) -> None:
         assert refused("growth", {"kind": "logg"}) == "method.here: unknown kind 'logg': did you mean 'log'?"
-        assert "choose from: fixed, icg, random." in refused("grouper", {"kind": "log"})
+        assert "choose from: fixed, greedy-kl, icg, random." in refused("grouper", {"kind": "log"})
 
     def test_an_unknown_parameter(self) -> None:
         assert refused("local", {"kind": "sgd", "batchsize": 5}) == (

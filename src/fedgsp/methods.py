@@ -1,53 +1,70 @@
-"""The table of named methods: a row each, a combination of parts that a reader of the paper recognises at a glance."""
+"""The table of named methods: a row each, a combination of parts that a reader of the paper recognises at a glance.
+
+A name may also spell a combination: a row, then parts put in place of its own, as in `fedgsp+yogi` or `fedgsp+prox+adam`. A
+config file can combine anything, part by part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client.rules import SGD
+from fedgsp.client import MMD, SGD, Fusion, Prox
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.parts import decode, encode
-from fedgsp.plan import ICG, Constant, Fixed, Grouped, Log, Planner, Random, Singletons
-from fedgsp.server import Mean, ServerRule
+from fedgsp.parts import decode, encode, kind_of
+from fedgsp.plan import ICG, Constant, Fixed, GreedyKL, Grouped, Log, Mediators, Planner, Random, Singletons
+from fedgsp.prepare import AugmentMean, AugmentZScore, Preparation
+from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, ServerRule, Yogi
+
+ROLES = ("planner", "local", "server")
 
 
 @dataclass(frozen=True)
 class Method:
-    """Who trains with whom (`planner`), what a client does (`local`), what becomes of the results (`server`)."""
+    """Who trains with whom (`planner`), what a client does (`local`), what becomes of the results (`server`).
+
+    `preparation` is what happens once before round 1; most methods have none.
+    """
 
     planner: Planner
     local: SGD
     server: ServerRule
     name: str = "custom"
+    preparation: Preparation | None = None
 
     def encode(self) -> dict[str, Any]:
         """As plain data, for config files."""
-        parts = {"planner": self.planner, "local": self.local, "server": self.server}
-        return {"name": self.name, **{role: encode(part) for role, part in parts.items()}}
+        parts = {role: getattr(self, role) for role in (*ROLES, "preparation")}
+        return {"name": self.name, **{role: encode(part) for role, part in parts.items() if part is not None}}
 
     @classmethod
     def decode(cls, table: Any, where: str = "method") -> Method:
         """From a config file: a known name, whose parts may be replaced one by one, or all parts spelled out."""
         if not isinstance(table, dict):
             raise InputError(f"[{where}] must be a table.")
-        unknown = sorted(table.keys() - {"name", "planner", "local", "server"})
+        entries = ("name", *ROLES, "preparation")
+        unknown = sorted(table.keys() - set(entries))
         if unknown:
-            raise InputError(
-                f"[{where}] has no entry '{unknown[0]}': {did_you_mean(unknown[0], ('name', 'planner', 'local', 'server'))}"
-            )
+            raise InputError(f"[{where}] has no entry '{unknown[0]}': {did_you_mean(unknown[0], entries)}")
         name = table.get("name", "custom")
         if not isinstance(name, str):
             raise InputError(f"[{where}] name must be a text, not {name!r}.")
-        roles = {role: decode(role, table[role], f"{where}.{role}") for role in ("planner", "local", "server") if role in table}
-        if len(roles) == 3:
-            return cls(name=name, **roles)
-        if name not in METHODS:
-            if "name" in table and name != "custom":
-                raise InputError(f"unknown method '{name}': {did_you_mean(name, METHODS)}")
+        parts = {role: decode(role, table[role], f"{where}.{role}") for role in (*ROLES, "preparation") if role in table}
+        if all(role in parts for role in ROLES):
+            return cls(name=name, **parts)
+        if "name" not in table or name == "custom":
             raise InputError(f"[{where}] needs a name, or all of planner, local and server.")
-        return replace(named(name), **roles)
+        return replace(named(name), **parts)
+
+    def check(self) -> None:
+        """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""
+        missing = sorted(self.server.wants() - self.local.reports())
+        if missing:
+            raise InputError(
+                f"the server rule '{kind_of(self.server)}' weighs every client's training {missing[0]}, which the local rule "
+                f"'{kind_of(self.local)}' does not report; set local.report_{missing[0]} = true."
+            )
 
 
 @dataclass(frozen=True)
@@ -58,11 +75,91 @@ class Row:
     make: Callable[[], Method]
 
 
+def _local(kind: type[SGD], **parameters: Any) -> Callable[[Method], Method]:
+    """Put a local rule in place of plain SGD, with the same learning rate, batches and epochs."""
+
+    def put(method: Method) -> Method:
+        common = {field.name: getattr(method.local, field.name) for field in fields(SGD)}
+        return replace(method, local=kind(**{**common, **parameters}))
+
+    return put
+
+
+def _server(make: Callable[[], ServerRule]) -> Callable[[Method], Method]:
+    return lambda method: replace(method, server=make())
+
+
+def _fusion(operator: str) -> Callable[[Method], Method]:
+    """FedFusion is a local rule and, around whatever the server does, its other half."""
+    local = _local(Fusion, operator=operator)
+    return lambda method: replace(local(method), server=Fused(method.server))
+
+
+def _intrac(variant: Any) -> Callable[[Method], Method]:
+    """INTRAC needs clients that report their training accuracy."""
+    return lambda method: replace(method, local=replace(method.local, report_accuracy=True), server=IDA(variant))
+
+
+@dataclass(frozen=True)
+class Word:
+    """A part that a name may put in place of a row's own, and the role it takes."""
+
+    role: str
+    put: Callable[[Method], Method]
+
+
+WORDS: Mapping[str, Word] = {
+    "adagrad": Word("server", _server(Adagrad)),
+    "adam": Word("server", _server(Adam)),
+    "yogi": Word("server", _server(Yogi)),
+    "momentum": Word("server", _server(Momentum)),
+    "ida": Word("server", _server(IDA)),
+    "ida-fedavg": Word("server", _server(lambda: IDA("ida_fedavg"))),
+    "ida-intrac": Word("server", _intrac("ida_intrac")),
+    "ida-intrac-fedavg": Word("server", _intrac("ida_intrac_fedavg")),
+    "prox": Word("local", _local(Prox)),
+    "mmd": Word("local", _local(MMD)),
+    "fusion": Word("local", _fusion("conv")),
+    "fusion-multi": Word("local", _fusion("multi")),
+    "fusion-single": Word("local", _fusion("single")),
+}
+ORDER = ("server", "local")
+"""Words are put in place in this order, whatever theirs in the name: fusion's server half goes around the server rule."""
+
+
+def _fedavg() -> Method:
+    return Method(Grouped(Singletons(), Random(), kappa=0.3), SGD(), Mean())
+
+
+def _with(word: str) -> Callable[[], Method]:
+    """FedAvg with one part replaced."""
+    return lambda: WORDS[word].put(_fedavg())
+
+
+def _astraea(preparation: Preparation) -> Method:
+    return Method(Mediators(kappa=0.3, gamma=10, passes=2, grouper=GreedyKL()), SGD(), Mean(), preparation=preparation)
+
+
 METHODS: Mapping[str, Row] = {
-    "fedavg": Row(
-        "every sampled client trains alone, the models are averaged",
-        lambda: Method(Grouped(Singletons(), Random(), kappa=0.3), SGD(), Mean()),
+    "fedavg": Row("every sampled client trains alone, the models are averaged", _fedavg),
+    "fedprox": Row("fedavg with a pull towards the model that was handed over", _with("prox")),
+    "fedmmd": Row("fedavg that keeps a client's outputs like those of the frozen global model", _with("mmd")),
+    "fedfusion": Row("fedavg that fuses local with frozen global features by a 1x1 convolution", _with("fusion")),
+    "fedfusion-multi": Row("fedfusion with one weight a channel", _with("fusion-multi")),
+    "fedfusion-single": Row("fedfusion with one weight", _with("fusion-single")),
+    "ida": Row("fedavg that weighs models by their inverse distance to the average", _with("ida")),
+    "ida-fedavg": Row("ida times the samples", _with("ida-fedavg")),
+    "ida-intrac": Row("ida times the inverse training accuracy", _with("ida-intrac")),
+    "ida-intrac-fedavg": Row("ida times the inverse training accuracy times the samples", _with("ida-intrac-fedavg")),
+    "fedadagrad": Row("fedavg with Adagrad on the server", _with("adagrad")),
+    "fedadam": Row("fedavg with Adam on the server", _with("adam")),
+    "fedyogi": Row("fedavg with Yogi on the server", _with("yogi")),
+    "fedavgm": Row("fedavg with momentum on the server", _with("momentum")),
+    "astraea": Row(
+        "rare classes augmented (ICCD 2019), sampled clients in mediators by greedy KL, each walked twice",
+        lambda: _astraea(AugmentMean()),
     ),
+    "astraea-zscore": Row("astraea with the augmentation by z-score (TPDS 2021)", lambda: _astraea(AugmentZScore())),
     "naive-gsp": Row(
         "clients in a fixed number of random groups, formed once; in a group they train in sequence",
         lambda: Method(Grouped(Constant(10), Fixed(Random()), kappa=0.3), SGD(), Mean()),
@@ -75,11 +172,31 @@ METHODS: Mapping[str, Row] = {
         "ICG anew every round into a growing number of groups: from sequential to parallel (STP)",
         lambda: Method(Grouped(Log(2, 10), ICG(), kappa=0.3), SGD(), Mean()),
     ),
+    "stp-random": Row(
+        "fedgsp with random groups: STP without ICG", lambda: Method(Grouped(Log(2, 10), Random(), kappa=0.3), SGD(), Mean())
+    ),
+    "stp-kl": Row(
+        "fedgsp with Astraea's greedy KL groups", lambda: Method(Grouped(Log(2, 10), GreedyKL(), kappa=0.3), SGD(), Mean())
+    ),
 }
 
 
 def named(name: str) -> Method:
-    """The method of that name with the paper's parameters."""
-    if name not in METHODS:
-        raise InputError(f"unknown method '{name}': {did_you_mean(name, METHODS)}")
-    return replace(METHODS[name].make(), name=name)
+    """The method of that name with the paper's parameters: a row of the table, or a row with parts put in place."""
+    base, *words = name.split("+")
+    if base not in METHODS:
+        raise InputError(f"unknown method '{name}': {did_you_mean(base, METHODS)}")
+    method = METHODS[base].make()
+    plain = {"local": type(method.local) is SGD, "server": type(method.server) is Mean}
+    for word in words:
+        if word not in WORDS:
+            raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, WORDS)}")
+        if not plain[WORDS[word].role]:
+            raise InputError(
+                f"the method '{name}' has two {WORDS[word].role} rules; put '{word}' on a method whose own is plain, such as "
+                f"fedgsp."
+            )
+        plain[WORDS[word].role] = False
+    for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):
+        method = WORDS[word].put(method)
+    return replace(method, name=name)

@@ -12,20 +12,29 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from fedgsp.client.rules import SGD
-from fedgsp.client.schedule import Cosine, Decay, Steady
+from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
-from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
-from fedgsp.server import Mean
+from fedgsp.plan import ICG, Constant, Exp, Fixed, GreedyKL, Grouped, Linear, Log, Mediators, Random, Singletons
+from fedgsp.prepare import AugmentMean, AugmentZScore
+from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
 
 KINDS: Mapping[str, Mapping[str, type]] = {
-    "planner": {"grouped": Grouped},
+    "planner": {"grouped": Grouped, "mediators": Mediators},
     "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
-    "grouper": {"random": Random, "icg": ICG, "fixed": Fixed},
-    "local": {"sgd": SGD},
+    "grouper": {"random": Random, "icg": ICG, "greedy-kl": GreedyKL, "fixed": Fixed},
+    "local": {"sgd": SGD, "prox": Prox, "mmd": MMD, "fusion": Fusion},
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
-    "server": {"mean": Mean},
+    "server": {
+        "mean": Mean,
+        "momentum": Momentum,
+        "adagrad": Adagrad,
+        "adam": Adam,
+        "yogi": Yogi,
+        "ida": IDA,
+        "fused": Fused,
+    },
+    "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore},
 }
 UNSPELLED = ("n_groups", "random_state")
 """Fields of groupers for use on their own; in a method the planner gives both."""

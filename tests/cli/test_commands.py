@@ -63,7 +63,7 @@ class TestMethods:
 
     def test_a_person_sees_names_and_parts(self, cli: Any) -> None:
         out = cli("methods").out
-        assert "planner grouped(log(alpha=2.0, beta=10), icg, kappa=0.3, order=shuffled)" in out
+        assert "planner     grouped(log(alpha=2, beta=10), icg(tau=10), kappa=0.3, order=shuffled)" in out
         assert all(f"{name}\n" in out for name in METHODS)
 
 

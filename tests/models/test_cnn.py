@@ -72,4 +72,10 @@ def test_the_halves_are_where_rules_look_for_them() -> None:
     assert isinstance(model.features, nn.Module)
     assert isinstance(model.classifier, nn.Module)
     x = torch.rand(2, 1, 28, 28)
-    assert torch.equal(model(x), model.classifier(model.features(x)))
+    assert torch.equal(model(x), model.classifier(model.features(model.prepare(x))))
+
+
+def test_the_small_network_does_not_mind_polarity_and_contrast() -> None:
+    model, x = small_cnn(), torch.rand(4, 28, 28)
+    assert torch.allclose(model(x), model(0.5 + 2 * x), atol=0.05)  # the same up to the 0.01 that guards blank images
+    assert torch.isfinite(model(torch.ones(1, 28, 28))).all()

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every parameter.")] = False) -> None:
     """List the methods and the parts they are made of."""
-    from fedgsp.methods import METHODS, named
+    from fedgsp.methods import METHODS, WORDS, named
 
     if as_json:
         table = {name: {"summary": row.summary, **named(name).encode()} for name, row in METHODS.items()}
@@ -24,16 +24,22 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with 
     for name, row in METHODS.items():
         parts = named(name).encode()
         typer.echo(f"{name}\n    {row.summary}")
-        for role in ("planner", "local", "server"):
-            typer.echo(f"    {role:<8}{spell(parts[role])}")
+        for role in ("preparation", "planner", "local", "server"):
+            if role in parts:
+                typer.echo(f"    {role:<12}{spell(parts[role])}")
+    typer.echo(f"Parts can be put in place of a method's own, as in fedgsp+yogi or fedgsp+prox+adam: {', '.join(WORDS)}.")
 
 
 def spell(part: dict[str, Any]) -> str:
     """A part in one line: its kind, then its parts and the parameters that say most."""
     nested = [spell(value) for key, value in part.items() if isinstance(value, dict) and key != "schedule"]
-    plain = [f"{key}={value}" for key, value in part.items() if key in SHOWN and not isinstance(value, dict)]
+    shown = {key: value for key, value in part.items() if key in SHOWN and value is not False}
+    plain = [f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in shown.items()]
     inside = ", ".join([*nested, *plain])
     return f"{part['kind']}({inside})" if inside else str(part["kind"])
 
 
-SHOWN = ("alpha", "beta", "count", "kappa", "order", "lr", "batch_size", "epochs", "weights")
+SHOWN = (
+    "alpha", "beta", "count", "kappa", "order", "gamma", "passes", "target", "tau_d", "lr", "batch_size", "epochs", "mu", "lam",
+    "operator", "anchor", "report_accuracy", "weights", "variant", "center", "beta1", "beta2", "tau", "keep", "eval_ref",
+)  # fmt: skip

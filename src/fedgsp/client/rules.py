@@ -7,6 +7,7 @@ the hooks it needs (a loss term, a gradient term, tensors of its own), never the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
-from fedgsp.core.tensors import Tensors
+from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.models.task import Task
 
 
@@ -24,7 +25,9 @@ class Visit:
     """One client's turn with the model: what the hooks of a rule may look at and keep notes in.
 
     `model` is being trained and already holds what was handed over. `global_model` is the round's model under the name the
-    chain started from, `shared` what the server sent along. `memo` is the rule's own, empty at the start of every visit.
+    chain started from (read it by `fetch_global`, which counts the download), `first` whether it is what this client was
+    handed, `shared` what the server sent along, `batches` walks the client's own samples in stored order. `memo` is the
+    rule's own, empty at the start of every visit; `extra_down` the bytes sent to the client beside model and `shared`.
     """
 
     model: nn.Module
@@ -36,7 +39,20 @@ class Visit:
     device: torch.device
     global_model: Tensors
     shared: Tensors
+    first: bool = True
+    batches: Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]] = lambda: iter(())
     memo: dict[str, Any] = field(default_factory=dict)
+    extra_down: int = 0
+
+    def fetch_global(self, prefix: str = "") -> Tensors:
+        """The round's global model, or its tensors whose names begin with `prefix`, downloaded beside the handed one.
+
+        The first client of a chain was handed just this, so for it nothing is sent twice.
+        """
+        wanted = {name: tensor for name, tensor in self.global_model.items() if name.startswith(prefix)}
+        if not self.first:
+            self.extra_down += total_bytes(wanted)
+        return wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +60,8 @@ class SGD:
     """Mini-batch SGD on the client's own samples (Algorithm 1, line 9); optimiser state never outlives a visit.
 
     Defaults are the paper's: learning rate 0.01, batches of 5, one epoch, no momentum, no weight decay, no decay of the
-    learning rate. The last, partial batch is kept and averaged over its real size.
+    learning rate. The last, partial batch is kept and averaged over its real size. With `report_accuracy` the client also
+    says how well the model it hands on does on its own training samples, at the cost of a forward pass over them.
     """
 
     lr: float = 0.01
@@ -53,6 +70,7 @@ class SGD:
     momentum: float = 0.0
     weight_decay: float = 0.0
     schedule: Schedule = field(default_factory=Steady)
+    report_accuracy: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lr) and self.lr > 0):
@@ -66,9 +84,16 @@ class SGD:
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise InputError(f"weight decay must not be negative, not {self.weight_decay}.")
 
-    def equip(self, model: nn.Module) -> nn.Module:
-        """Add what the rule trains beside the model (a fusion operator, say); called once, before the first round."""
+    def reports(self) -> frozenset[str]:
+        """Metrics that every hop sends up for the server to use, 4 bytes each."""
+        return frozenset({"accuracy"} if self.report_accuracy else ())
+
+    def equip(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
+        """Add what the rule trains beside the model (a fusion operator, say), for batches like `example` (1, ...)."""
         return model
+
+    def pose(self, model: nn.Module, beside: Tensors) -> None:
+        """Before an evaluation: `model` holds what is evaluated, `beside` what the server keeps for that purpose."""
 
     def begin(self, visit: Visit) -> None:
         """Before the first batch: keep references in `visit.memo`."""
@@ -83,9 +108,21 @@ class SGD:
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """After the last batch: metrics for the hop's report, beside the training loss."""
-        return {}
+        return {"accuracy": own_accuracy(visit)} if self.report_accuracy else {}
 
     def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer:
         """A fresh optimiser for one visit."""
         trained = [p for p in model.parameters() if p.requires_grad]
         return torch.optim.SGD(trained, lr=lr, momentum=self.momentum, weight_decay=self.weight_decay, foreach=True)
+
+
+def own_accuracy(visit: Visit) -> float:
+    """The share of the client's own training samples that the model of the moment gets right (0 without samples)."""
+    metric = visit.task.metrics["accuracy"]
+    visit.model.eval()
+    right, seen = 0.0, 0
+    with torch.inference_mode():
+        for x, y in visit.batches():
+            right, seen = right + float(metric(visit.model(x), y).sum()), seen + len(y)
+    visit.model.train()
+    return right / seen if seen else 0.0

@@ -19,25 +19,18 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
+from fedgsp.models.state import load_tensors, model_tensors
 from fedgsp.models.task import Task
+
+__all__ = ["Trainer", "load_tensors", "model_tensors"]
 
 GATHER_ROWS = 4096
 """Samples gathered at a time: one gather for almost every client, bounded memory for the largest."""
 
-
-def load_tensors(model: nn.Module, tensors: Tensors) -> None:
-    """Copy a model's state in place, so that one module serves every client."""
-    with torch.no_grad():
-        own = model.state_dict(keep_vars=True)
-        if own.keys() != tensors.keys():
-            raise ValueError(f"the model has other tensors than it was handed: {sorted(own.keys() ^ tensors.keys())}")
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
-
-
-def model_tensors(model: nn.Module) -> Tensors:
-    """A model's state as named tensors that share its memory."""
-    return dict(model.state_dict())
+EVAL_ROWS = 256
+"""Samples of one forward pass when a rule looks at the client's own data."""
+METRIC_BYTES = 4
+"""What a metric that the server uses costs on the way up."""
 
 
 @dataclass
@@ -51,14 +44,18 @@ class Trainer:
     device: torch.device
     seeds: Seeds
 
-    def visit(self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors) -> HopReport:
-        """Train the model in place on one client's samples; it must already hold what the client was handed."""
+    def visit(self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True) -> HopReport:
+        """Train the model in place on one client's samples; it must already hold what the client was handed.
+
+        `first` says that this is `global_model` itself: the client is the first of its chain to train.
+        """
         began = time.perf_counter()
         torch.manual_seed(self.seeds.torch(round_, stop.client, stop.visit))
         rule, rows = self.rule, self.data.train[stop.client]
         lr = rule.lr * rule.schedule.factor(round_)
         visit = Visit(
-            self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared
+            self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
+            first, lambda: self._batches(rows, EVAL_ROWS),
         )  # fmt: skip
         bytes_down = total_bytes(model_tensors(self.model)) + total_bytes(shared)
         self.model.train()
@@ -67,7 +64,7 @@ class Trainer:
         steps, seen, summed = 0, 0, 0.0
         for epoch in range(rule.epochs):
             order = self.seeds.batches(round_, stop.client, stop.visit, epoch).permutation(len(rows))
-            for x, y in self._batches(rows[order]):
+            for x, y in self._batches(rows[order], rule.batch_size):
                 optimizer.zero_grad(set_to_none=True)
                 objective, loss = rule.objective(visit, x, y)
                 objective.backward()  # type: ignore[no-untyped-call]
@@ -81,13 +78,13 @@ class Trainer:
                 f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
-        bytes_up = total_bytes(model_tensors(self.model))
+        bytes_up = total_bytes(model_tensors(self.model)) + METRIC_BYTES * len(rule.reports())
         return HopReport(
-            stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down, bytes_up, time.perf_counter() - began, metrics
-        )
+            stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down + visit.extra_down, bytes_up,
+            time.perf_counter() - began, metrics,
+        )  # fmt: skip
 
-    def _batches(self, rows: NDArray[np.int64]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        size = self.rule.batch_size
+    def _batches(self, rows: NDArray[np.int64], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         block = max(size, GATHER_ROWS // size * size)
         for begin in range(0, len(rows), block):
             x, y = gather(self.data, rows[begin : begin + block])

@@ -12,13 +12,36 @@ GLOBAL = "global"
 """The name of the one shared model of the methods that have one."""
 
 
+def beside(model: str) -> str:
+    """The slot whose tensors the local rule is given when `model` is evaluated (FedFusion's previous extractor, say)."""
+    return f"beside {model}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a server rule is told once, before round 1.
+
+    `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
+    means all of them. The others (BatchNorm's running means, counters) are only ever averaged.
+    """
+
+    clients: int = 0
+    classes: int = 0
+    trained: frozenset[str] | None = None
+
+    def trained_of(self, model: Tensors) -> Tensors:
+        """The trained tensors of a model: those of a real-valued type that `trained` names."""
+        chosen = model.keys() if self.trained is None else self.trained
+        return {name: t for name, t in model.items() if name in chosen and t.is_floating_point()}
+
+
 @dataclass(frozen=True)
 class ServerState:
     """What the server knows after a round.
 
     `models` are the live models by name (chains name the one they start from); `slots` are tensors that never leave the
-    server (momentum, second moments); `shared` are tensors sent along with the model (control variates, tables); `extra`
-    is plain data (a cluster tree, counters) that survives JSON.
+    server (momentum, second moments, and `beside(name)`: what a model is evaluated with); `shared` are tensors sent along
+    with the model (control variates, tables); `extra` is plain data (a cluster tree, counters) that survives JSON.
     """
 
     round: int
@@ -31,6 +54,11 @@ class ServerState:
     def model(self) -> Tensors:
         """The global model, for the methods that have one."""
         return self.models[GLOBAL]
+
+    def evaluated(self, name: str) -> tuple[Tensors, Tensors]:
+        """The tensors that a view named `name` is about (a model, or a slot that holds one) and those beside them."""
+        tensors = self.models[name] if name in self.models else self.slots[name]
+        return tensors, self.slots.get(beside(name), {})
 
     def digest(self) -> str:
         """A SHA-256 over the bits of every tensor of the state."""

@@ -60,6 +60,19 @@ class _Grid:
             self.fine[part] += rest.add_(self.round_fine).sub_(self.round_fine)
 
 
+def in_own_types(values: Tensors, like: Tensors) -> Tensors:
+    """float64 values in the types of `like`: whole numbers rounded, truth values by majority."""
+    result = {}
+    for name, own in like.items():
+        value = values[name]
+        if own.dtype == torch.bool:
+            value = value >= 0.5
+        elif not own.is_floating_point():
+            value = value.round()
+        result[name] = value.to(own.dtype)
+    return result
+
+
 class ExactSum:
     """A running weighted sum of named tensors whose bits do not depend on the order of the additions.
 
@@ -111,17 +124,17 @@ class ExactSum:
 
     def mean(self) -> Tensors:
         """The weighted mean in each tensor's own type: whole numbers rounded, truth values by majority."""
+        return in_own_types(self.mean64(), self._like)
+
+    def mean64(self) -> Tensors:
+        """The weighted mean in float64, for server rules that go on computing with it."""
         if self._weight == 0:
             raise Diverged("no chain of this round trained a single sample, so there is nothing to average.")
-        weight, result = float(self._weight), {}
-        for name, like in self._like.items():
-            mean = (self._grids[name].coarse + self._grids[name].fine) / weight
-            if like.dtype == torch.bool:
-                mean = mean >= 0.5
-            elif not like.is_floating_point():
-                mean = mean.round()
-            result[name] = mean.to(like.dtype).reshape(like.shape)
-        return result
+        weight = float(self._weight)
+        return {
+            name: ((self._grids[name].coarse + self._grids[name].fine) / weight).reshape(like.shape)
+            for name, like in self._like.items()
+        }
 
     def _check(self, tensors: Tensors, who: str) -> None:
         for name, tensor in tensors.items():

@@ -50,7 +50,7 @@ class InlineEngine:
     def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
         """See `Engine.score`."""
         with _OneThread():
-            return [self._walker.score(state.models[name], rows) for name, rows in wanted]
+            return [self._walker.score(*state.evaluated(name), rows) for name, rows in wanted]
 
     def peak_memory(self) -> dict[str, int]:
         """See `Engine.peak_memory`."""

@@ -8,11 +8,13 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
+from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.evaluate.forward import SampleScores
 from fedgsp.models.catalog import ModelSpec
@@ -29,6 +31,15 @@ class Job:
     data: FederatedData
     seeds: Seeds
     device: str = "cpu"
+
+    def fresh_model(self) -> nn.Module:
+        """A model with what the rule adds to it, on the CPU, its weights still to be loaded."""
+        return self.equip(self.model.build())
+
+    def equip(self, model: nn.Module) -> nn.Module:
+        """What the rule adds to a model for this data."""
+        example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
+        return self.rule.equip(model, example)
 
 
 @dataclass(frozen=True)

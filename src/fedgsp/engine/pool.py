@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
-from fedgsp.core.state import ServerState
+from fedgsp.core.state import ServerState, beside
 from fedgsp.engine.job import Absent, HopDone, Job, Listener, WorkerLost, longest_first
 from fedgsp.engine.share import Layout, Region, SharedData, lay_out
 from fedgsp.engine.walk import peak_memory_bytes
@@ -62,19 +62,24 @@ class _Board:
     region: Region = field(default_factory=Region)
     models: dict[str, Layout] = field(default_factory=dict)
     shared: Layout = field(default_factory=dict)
+    slots: dict[str, Layout] = field(default_factory=dict)
     largest: int = 0
     state: ServerState | None = None
 
-    def show(self, state: ServerState) -> None:
-        if state is self.state:
+    def show(self, state: ServerState, slots: frozenset[str] = frozenset()) -> None:
+        """Models and `shared` always, of the slots only those asked for: moments and the like stay with the server."""
+        if state is self.state and slots <= self.slots.keys():
             return
         end, places = 0, []
-        self.models = {}
+        self.models, self.slots = {}, {}
         for name, tensors in state.models.items():
             begin = end
             self.models[name], end = lay_out(tensors, begin)
             self.largest = max(self.largest, end - begin)
             places.append((tensors, self.models[name]))
+        for name in sorted(slots):
+            self.slots[name], end = lay_out(state.slots[name], end)
+            places.append((state.slots[name], self.slots[name]))
         self.shared, end = lay_out(state.shared, end)
         places.append((state.shared, self.shared))
         self.region.reserve(end)
@@ -151,7 +156,8 @@ class PoolEngine:
 
     def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
         """See `Engine.score`: rows are cut into tasks of whole chunks, so the cut never changes a bit."""
-        self._board.show(state)
+        views = {name for name, _ in wanted}
+        self._board.show(state, frozenset(state.slots.keys() & (views | {beside(name) for name in views})))
         cuts = [
             (which, name, rows[at : at + SCORE_ROWS])
             for which, (name, rows) in enumerate(wanted)
@@ -161,7 +167,9 @@ class PoolEngine:
 
         def make(index: int, worker: _Worker) -> ScoreTask:
             _, name, rows = cuts[index]
-            return ScoreTask(index, self._board.models[name], rows)
+            board = self._board
+            layout = board.models[name] if name in board.models else board.slots[name]
+            return ScoreTask(index, layout, board.slots.get(beside(name), {}), rows)
 
         while len(found) < len(cuts):
             self._hand_out(pending, make)

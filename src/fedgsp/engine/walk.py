@@ -29,7 +29,7 @@ class Walker:
     def of(cls, job: Job) -> Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
-        model = job.rule.equip(job.model.build()).to(device)
+        model = job.fresh_model().to(device)
         return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds))
 
     def walk(
@@ -49,20 +49,23 @@ class Walker:
         load_tensors(self.trainer.model, start)
         manager = GroupManager(chain, Policy(on_failure="stop"), absent)
         actions = manager.step(Begin(), 0.0)
+        trained = False
         while True:
             for action in actions:
                 if isinstance(action, Finished):
                     return model_tensors(self.trainer.model), action.hops
                 if isinstance(action, Train):
                     on_train(action.stop.client)
-                    report = self.trainer.visit(round_, action.stop, start, shared)
+                    report = self.trainer.visit(round_, action.stop, start, shared, first=not trained)
+                    trained = True
                     on_hop(report)
                     actions = manager.step(Trained(action.stop.hop, action.attempt, None, report), 0.0)
 
-    def score(self, tensors: Tensors, rows: NDArray[np.int64]) -> SampleScores:
-        """Per-sample scores of a model on some rows."""
+    def score(self, tensors: Tensors, beside: Tensors, rows: NDArray[np.int64]) -> SampleScores:
+        """Per-sample scores of a model on some rows; `beside` is what the local rule needs to evaluate it."""
         trainer = self.trainer
         load_tensors(trainer.model, tensors)
+        trainer.rule.pose(trainer.model, beside)
         return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device)
 
 

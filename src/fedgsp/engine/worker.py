@@ -47,6 +47,7 @@ class ScoreTask:
 
     index: int
     model: Layout
+    beside: Layout
     rows: NDArray[np.int64]
 
 
@@ -129,7 +130,7 @@ def _serve(task: WalkTask | ScoreTask, walker: Walker, board: Region, outbox: Re
 
     try:
         if isinstance(task, ScoreTask):
-            scores = walker.score(board.tensors(task.model), task.rows)
+            scores = walker.score(board.tensors(task.model), board.tensors(task.beside), task.rows)
             connection.send(Scored(task.index, scores, peak_memory_bytes()))
             return
         tensors, hops = walker.walk(

@@ -7,7 +7,7 @@ from torch import nn
 
 
 class SplitNet(nn.Module):
-    """A network in two halves, so that rules which work on features (fusion, contrast) find them in one place."""
+    """A network in two halves, declared as `fedgsp.models.split` wants it, for rules that work on features."""
 
     def __init__(self, features: nn.Module, classifier: nn.Module) -> None:
         super().__init__()
@@ -15,11 +15,13 @@ class SplitNet(nn.Module):
         self.classifier = classifier
         self.apply(_xavier)
 
+    def prepare(self, x: torch.Tensor) -> torch.Tensor:
+        """Grey images may come without a channel axis."""
+        return x.unsqueeze(1) if x.dim() == 3 else x
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits (batch, classes); grey images may come without a channel axis."""
-        if x.dim() == 3:
-            x = x.unsqueeze(1)
-        logits: torch.Tensor = self.classifier(self.features(x))
+        """Logits (batch, classes)."""
+        logits: torch.Tensor = self.classifier(self.features(self.prepare(x)))
         return logits
 
 
@@ -52,14 +54,16 @@ def leaf_cnn(shape: tuple[int, ...] = (28, 28), classes: int = 62) -> nn.Module:
     return SplitNet(features, nn.Sequential(nn.Flatten(), nn.Linear(flat, 2048), nn.ReLU(), nn.Linear(2048, classes)))
 
 
-class Standardise(nn.Module):
-    """Each image to mean 0 and deviation 1, so that polarity and contrast do not decide how fast a small net learns.
+class StandardisingNet(SplitNet):
+    """A split network that sees each image with mean 0 and deviation 1.
 
-    FEMNIST's background is white (1.0): without this, small nets spend many rounds at the paper's learning rate undoing it.
+    So polarity and contrast do not decide how fast a small net learns: FEMNIST's background is white (1.0), and without this
+    small nets spend many rounds at the paper's learning rate undoing it.
     """
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def prepare(self, x: torch.Tensor) -> torch.Tensor:
         """(x - mean) / (deviation + 0.01), image by image; a blank image becomes zero."""
+        x = super().prepare(x)
         centred = x - x.mean(dim=(1, 2, 3), keepdim=True)
         return centred / (centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt() + 0.01)
 
@@ -70,8 +74,7 @@ def small_cnn(shape: tuple[int, ...] = (28, 28), classes: int = 62) -> nn.Module
     if height < 8 or width < 8:
         raise ValueError(f"it needs images of at least 8 x 8 pixels, and the samples have shape {shape}")
     features = nn.Sequential(
-        Standardise(),
         nn.Conv2d(channels, 8, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(8, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(4),
     )  # fmt: skip
-    return SplitNet(features, nn.Sequential(nn.Flatten(), nn.Linear(16 * (height // 8) * (width // 8), classes)))
+    return StandardisingNet(features, nn.Sequential(nn.Flatten(), nn.Linear(16 * (height // 8) * (width // 8), classes)))

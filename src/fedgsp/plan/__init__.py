@@ -13,9 +13,11 @@ from fedgsp.plan.divergence import (
     objective_z,
     pairwise_cpd,
 )
+from fedgsp.plan.greedy_kl import GreedyKL
 from fedgsp.plan.groupers import NOBODY, Fitted, Fixed, Grouper, GroupEstimator, GroupShape, Random
 from fedgsp.plan.growth import MOST_GROUPS, Constant, Exp, Growth, Linear, Log, Singletons
 from fedgsp.plan.icg import ICG, Clustering, ClusterShape, deal, equal_size_clusters
+from fedgsp.plan.mediators import Mediators
 from fedgsp.plan.planner import Grouped, Planner, Schedule
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Exp",
     "Fitted",
     "Fixed",
+    "GreedyKL",
     "GroupEstimator",
     "GroupShape",
     "Grouped",
@@ -35,6 +38,7 @@ __all__ = [
     "Growth",
     "Linear",
     "Log",
+    "Mediators",
     "PairwiseSum",
     "Planner",
     "Random",

@@ -6,6 +6,7 @@ way scikit-learn's estimators are: `ICG(n_groups=52, random_state=0).fit(counts)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -122,6 +123,12 @@ def require_enough_clients(clients: int, n_groups: int) -> None:
         raise ValueError(f"{clients} clients cannot form {n_groups} groups")
 
 
+def even_sizes(clients: int, n_groups: int) -> list[int]:
+    """`n_groups` sizes that add up to `clients` and differ by at most one, larger ones first."""
+    size, more = divmod(clients, n_groups)
+    return [size + 1] * more + [size] * (n_groups - more)
+
+
 @dataclass(frozen=True)
 class Random(GroupEstimator):
     """All clients dealt at random, so that group sizes differ by at most one: NaiveGSP's groups, and FedAvg's of one client."""
@@ -130,6 +137,14 @@ class Random(GroupEstimator):
         """Labels (K,); the data is not looked at."""
         require_enough_clients(len(counts), n_groups)
         return rng.permutation(np.arange(len(counts), dtype=np.int64) % n_groups)
+
+    def fill(
+        self, counts: Counts, sizes: Sequence[int], rng: np.random.Generator, population: Counts | None = None
+    ) -> NDArray[np.int64]:
+        """Labels (K,): groups of the given sizes, which add up to K."""
+        if sum(sizes) != len(counts):
+            raise ValueError(f"groups of {sum(sizes)} clients in all for {len(counts)} clients")
+        return rng.permutation(np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))
 
     def shape(self, clients: int, n_groups: int) -> GroupShape:
         """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""

@@ -27,7 +27,7 @@ class Schedule:
 
     `wanted` is the growth function's own number of groups and `groups` what is left of it with this many clients; every chain
     has between `shortest` and `longest` clients, `grouped` clients are in some group, `sampled` groups train, and at most
-    `trained` clients.
+    `trained` clients, each visited `passes` times.
     """
 
     round: int
@@ -38,6 +38,7 @@ class Schedule:
     grouped: int
     sampled: int
     trained: int
+    passes: int = 1
 
     @property
     def capped(self) -> bool:

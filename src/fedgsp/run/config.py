@@ -9,7 +9,7 @@ import tomllib
 import typing
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomli_w
 
@@ -23,7 +23,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class RunSection:
-    """How long, with which seed, on what, and how it is judged."""
+    """How long, with which seed, on what, and how it is judged.
+
+    `evaluate_on` names the part that the figures are about; on "validation" test samples are not looked at, for tuning.
+    """
 
     rounds: int = 60
     seed: int = 0
@@ -33,6 +36,7 @@ class RunSection:
     target_accuracy: float | None = None
     stop_at_target: bool = False
     holdout_clients: int = 0
+    evaluate_on: Literal["test", "validation"] = "test"
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class RunConfig:
             raise InputError("stop_at_target needs a target_accuracy.")
         if not 0 <= data.validation < 1:
             raise InputError(f"validation must be a fraction from 0 up to 1, not {data.validation}.")
+        if run.evaluate_on == "validation" and not data.validation:
+            raise InputError("evaluate_on = 'validation' needs a validation part: set [data] validation, to 0.1 say.")
         if data.clients is not None:
             _at_least("clients", data.clients, 1)
 
@@ -104,6 +110,8 @@ class RunConfig:
             "model": table["model"],
             "method": {key: value for key, value in table["method"].items() if key != "name"},
         }
+        if self.method.preparation is not None:
+            decisive["preparation_seed"] = self.data.seed
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 

@@ -49,7 +49,7 @@ class Objects:
 
 def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) -> RunResult:
     """A new run, in a new directory (or, with `out` None, without any files)."""
-    state = setup.config.method.server.init(setup.initial)
+    state = setup.first
     if out is None:
         return _drive(setup, [], NoRecord(state), None, observers)
     directory = RunDirectory.create(out)
@@ -82,7 +82,7 @@ def resume(
         found = directory.latest(previous=previous)
         identity = identity_of(setup)
         if found is None:  # stopped before the first checkpoint: nothing was trained, so begin
-            state, bookmark, journal = setup.config.method.server.init(setup.initial), None, []
+            state, bookmark, journal = setup.first, None, []
         else:
             state, bookmark = found
             check_same_run(path, bookmark.identity, identity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,37 @@ Clients = NDArray[np.int64]
 
 
 def evaluate_state(
-    engine: Engine, server: ServerRule, state: ServerState, data: FederatedData, roster: Clients, held_out: Clients
+    engine: Engine,
+    server: ServerRule,
+    state: ServerState,
+    data: FederatedData,
+    roster: Clients,
+    held_out: Clients,
+    evaluate_on: Literal["test", "validation"] = "test",
 ) -> dict[str, Any]:
-    """Figures for the journal: test, validation (where carved out) and the clients that never train (all their samples)."""
+    """Figures for the journal: test, validation (where carved out) and the clients that never train (all their samples).
+
+    On "validation" (tuning) nothing but that part is looked at, so that test data cannot sway a choice.
+    """
     figures: dict[str, Any] = {}
-    scores = client_scores(engine, server, state, data, roster, data.test)
-    test = summarise(scores)
-    if test is not None:
-        figures.update(test.as_dict())
-        figures["test_clients"], figures["test_samples"] = figures.pop("clients"), figures.pop("samples")
-    validation = summarise(client_scores(engine, server, state, data, roster, data.validation))
-    if validation is not None:
-        figures["validation"] = validation.as_dict()
-    if len(held_out):
-        whole = every_row(data)
-        unseen = summarise(client_scores(engine, server, state, data, held_out, whole))
-        figures["holdout"] = unseen.as_dict() if unseen is not None else None
+    part = data.test if evaluate_on == "test" else data.validation
+    judged = summarise(client_scores(engine, server, state, data, roster, part))
+    if judged is not None:
+        figures.update(judged.as_dict())
+        figures[f"{evaluate_on}_clients"] = figures.pop("clients")
+        figures[f"{evaluate_on}_samples"] = figures.pop("samples")
+    if evaluate_on == "test":
+        validation = summarise(client_scores(engine, server, state, data, roster, data.validation))
+        if validation is not None:
+            figures["validation"] = validation.as_dict()
+        if len(held_out):
+            unseen = summarise(client_scores(engine, server, state, data, held_out, every_row(data)))
+            figures["holdout"] = unseen.as_dict() if unseen is not None else None
     for name, value in figures.items():
         if isinstance(value, float) and not np.isfinite(value):
-            raise Diverged(f"the model of round {state.round} has the test {name} {value}; try a smaller learning rate.")
+            raise Diverged(
+                f"the model of round {state.round} has the {evaluate_on} {name} {value}; try a smaller learning rate."
+            )
     return figures
 
 
@@ -58,10 +70,6 @@ def client_scores(
         {name: np.concatenate([scores.metrics[name] for scores in found]) for name in found[0].metrics},
     )
     return per_client(joined, members, sizes, data.sizes[members])
-
-
-def _everything(data: FederatedData) -> Part:
-    return Part.of([np.concatenate([data.train[k], data.validation[k], data.test[k]]) for k in range(len(data))])
 
 
 def every_row(data: FederatedData) -> Part:

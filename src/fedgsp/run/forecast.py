@@ -48,15 +48,15 @@ def forecast(setup: Setup) -> Forecast:
         if not shapes or any(shapes[-1].get(key) != shape[key] for key in ("groups", "sampled", "shortest", "longest")):
             shapes.append(shape)
     rule = setup.config.method.local
-    sizes = setup.data.train.sizes[setup.roster]
+    sizes = setup.job.data.train.sizes[setup.roster]
     steps_per_client = float(np.mean(np.ceil(sizes / rule.batch_size))) * rule.epochs
-    visits = sum(row.trained for row in rows)
+    visits = sum(row.trained * row.passes for row in rows)
     model_bytes = total_bytes(setup.initial)
     step_seconds = _timed_step(setup)
     workers = max(1, setup.workers())
     steps = round(visits * steps_per_client)
     evaluation = rounds // setup.config.run.eval_every * len(setup.data.test.rows) / rule.batch_size / 3
-    data_bytes = setup.data.features.nbytes + setup.data.labels.nbytes
+    data_bytes = setup.job.data.features.nbytes + setup.job.data.labels.nbytes
     processes = workers + (1 if setup.workers() else 0)
     memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
     return Forecast(
@@ -74,12 +74,12 @@ def _timed_step(setup: Setup) -> float:
         with torch.random.fork_rng(devices=[]):
             device = torch.device(job.device)
             rule = replace(job.rule, lr=1e-9)  # timed, not trained: it must not diverge
-            trainer = Trainer(rule.equip(job.model.build()).to(device), rule, job.task, job.data, device, job.seeds)
-            client = _typical_client(setup)
-            trainer.visit(1, Stop(0, client, 0), {}, {})  # warms up
+            trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds)
+            stop = Stop(0, _typical_client(setup), 0)
+            trainer.visit(1, stop, setup.initial, {})  # warms up
             steps, began = 0, time.perf_counter()
             while steps < TIMED_STEPS:
-                steps += trainer.visit(1, Stop(0, client, 0), {}, {}).steps
+                steps += trainer.visit(1, stop, setup.initial, {}).steps
             return (time.perf_counter() - began) / steps
     finally:
         torch.set_num_threads(threads)

@@ -56,14 +56,14 @@ def train_rounds(
 ) -> ServerState:
     """Train from `state` to the last round, or to the target; `journal` grows by a line a round."""
     method, seeds, options = setup.config.method, setup.seeds, setup.config.run
-    profiles = setup.data.profiles(setup.roster)
+    profiles = setup.job.data.profiles(setup.roster)
     for r in range(state.round + 1, options.rounds + 1):
         clock = _Clock()
         plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group the clients, sample groups, order the chains
         recorder.event("round", round=r, chains=len(plan.chains))
         _tell(observers, "round_begun", plan)
         clock.lap("plan")
-        update, tally = method.server.start(state, plan, planned_samples(plan, setup.data)), Tally()
+        update, tally = method.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
         for result in engine.run(plan, state, _listener(recorder, observers), absent_in(r) if absent_in else None):
             update.add(result)  # lines 6-10: chains in parallel, clients in sequence
             tally.add(result)
@@ -72,9 +72,12 @@ def train_rounds(
         figures: dict[str, Any] = {}
         if r % options.eval_every == 0 or r == options.rounds:
             _tell(observers, "evaluating", r)
-            figures = evaluate_state(engine, method.server, state, setup.data, setup.roster, setup.held_out)
+            figures = evaluate_state(
+                engine, method.server, state, setup.data, setup.roster, setup.held_out, options.evaluate_on
+            )
         clock.lap("evaluate")
-        entry = _entry(plan, tally, figures, state, journal, clock)
+        before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}
+        entry = _entry(plan, tally, figures, state, before, clock)
         recorder.commit(state, plan, entry)
         journal.append(entry)
         _tell(observers, "round_done", entry)
@@ -84,9 +87,8 @@ def train_rounds(
 
 
 def _entry(
-    plan: Plan, tally: Tally, figures: dict[str, Any], state: ServerState, journal: list[dict[str, Any]], clock: _Clock
+    plan: Plan, tally: Tally, figures: dict[str, Any], state: ServerState, before: dict[str, Any], clock: _Clock
 ) -> dict[str, Any]:
-    before = journal[-1] if journal else {"bytes_total": 0, "serial_steps_total": 0}
     return {
         "round": plan.round,
         "groups": plan.groups,

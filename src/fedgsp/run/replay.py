@@ -49,7 +49,7 @@ def replay(
     engine = setup.engine()
     try:
         announce(observers, setup)
-        first = setup.config.method.server.init(setup.initial)
+        first = setup.first
         last = train_rounds(setup, engine, first, [], NoRecord(first), [check, *observers], lambda r: absent.get(r, {}))
     except _Differs as found_difference:
         return Replay(found_difference.round - 1, str(found_difference))

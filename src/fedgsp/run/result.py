@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedgsp.core.state import ServerState
+from fedgsp.core.state import GLOBAL, ServerState
 from fedgsp.run.report import Figures
 from fedgsp.run.setup import Setup
 
@@ -43,6 +43,8 @@ class RunResult:
     def model(self) -> nn.Module:
         """The trained global model, ready to use."""
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced at once
-            module = self.setup.job.rule.equip(self.setup.job.model.build())
-        module.load_state_dict(self.state.model)
+            module = self.setup.job.fresh_model()
+        tensors, beside = self.state.evaluated(GLOBAL)
+        module.load_state_dict(tensors)
+        self.setup.job.rule.pose(module, beside)
         return module.eval()

@@ -14,12 +14,15 @@ from torch import nn
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
+from fedgsp.core.spool import room, row_bytes
+from fedgsp.core.state import ServerState, Setting
 from fedgsp.core.tensors import Tensors
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
+from fedgsp.prepare import Prepared
 from fedgsp.run.config import RunConfig
 
 IN_MEMORY = "memory"
@@ -28,7 +31,11 @@ IN_MEMORY = "memory"
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say)."""
+    """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say).
+
+    `data` is the federation as it came and what a run is judged on; `job.data` is what clients train on, the same unless the
+    method has a preparation, which sent `prepared_bytes`. `first` is the state before round 1.
+    """
 
     config: RunConfig
     data: FederatedData
@@ -36,7 +43,9 @@ class Setup:
     held_out: NDArray[np.int64]
     job: Job
     initial: Tensors
+    first: ServerState
     notes: tuple[str, ...]
+    prepared_bytes: int = 0
 
     @property
     def seeds(self) -> Seeds:
@@ -83,15 +92,24 @@ def prepare(
     device = _checked_device(config.run.device)
     chosen_task = task or (classification() if federation.classes else regression())
     spec = resolve(config.model.name if model is None else model, federation.sample_shape, federation.classes)
-    rule = config.method.local
+    method = config.method
+    method.check()
+    if "accuracy" in method.local.reports() and "accuracy" not in chosen_task.metrics:
+        raise InputError(f"clients cannot report their training accuracy: the task '{chosen_task.name}' has no such metric.")
+    prepared = Prepared(federation)
+    if method.preparation is not None:
+        prepared = method.preparation.prepare(federation, roster, config.data.seed)
     seeds = Seeds(config.run.seed)
-    initial = initial_tensors(spec, seeds.init(), rule.equip)
+    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device)
+    initial = initial_tensors(spec, seeds.init(), job.equip)
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
-    job = Job(spec, rule, chosen_task, federation, seeds, device)
-    _check_model(job)
+    trained = _check_model(job)
+    first = method.server.init(initial, Setting(len(roster), federation.classes, trained))
     resolved = replace(config, model=replace(config.model, name=spec.name))
-    return Setup(resolved, federation, roster, held_out, job, initial, _notes(resolved, federation, roster))
+    _check_disk(resolved, initial, len(roster))
+    notes = (*prepared.notes, *_notes(resolved, federation, roster))
+    return Setup(resolved, federation, roster, held_out, job, initial, first, notes, prepared.bytes)
 
 
 def _loaded(config: RunConfig) -> FederatedData:
@@ -114,12 +132,29 @@ def _checked_device(device: str) -> str:
     return device
 
 
-def _check_model(job: Job) -> None:
-    """One forward pass on one batch, so that a model that does not fit the data is refused before anything starts."""
+def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
+    """A server rule that keeps all results of a round must have room for them."""
+    if config.method.server.needs != "all":
+        return
+    rounds = config.run.rounds
+    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+    wanted, (folder, free) = chains * row_bytes(model), room()
+    if wanted > free:
+        raise InputError(
+            f"the server rule keeps the {chains} results of a round in {folder}, {wanted / 1e9:.1f} GB; only "
+            f"{free / 1e9:.1f} GB are free there; free some space, or set TMPDIR to a folder with more."
+        )
+
+
+def _check_model(job: Job) -> frozenset[str]:
+    """One forward pass on one batch, so that a model that does not fit the data is refused before anything starts.
+
+    Returns the names of the tensors that are trained.
+    """
     client = int(np.argmax(job.data.train.sizes))
     x, y = gather(job.data, job.data.train[client][:2])
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
-        model = job.rule.equip(job.model.build())
+        model = job.fresh_model()
         model.eval()
         try:
             outputs: Any = model(x)
@@ -136,6 +171,7 @@ def _check_model(job: Job) -> None:
             f"the model '{job.model.name}' gives outputs of shape {tuple(outputs.shape[1:])} a sample; "
             f"the data has {job.data.classes} classes."
         )
+    return frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
 def _notes(config: RunConfig, data: FederatedData, roster: NDArray[np.int64]) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
-"""The mean over the sampled groups: Algorithm 1, line 11."""
+"""The mean over the sampled groups (Algorithm 1, line 11), and the base of the rules that go on from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import GLOBAL, ServerState
-from fedgsp.core.sums import ExactSum
+from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.sums import ExactSum, in_own_types
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.rule import View
 
@@ -22,21 +22,33 @@ class Mean:
     printed formula). The paper divides by f(r) although only a share kappa of the f(r) groups was trained; taken literally
     that would shrink every weight to kappa of itself each round, so it is read as a mean over the sampled groups
     (SPECS 1.3).
+
+    Rules that do something else with the mean (FedOpt, momentum) derive from this one and override `init` and `step`.
     """
 
     weights: Literal["samples", "uniform"] = "samples"
+
+    needs: ClassVar[Literal["sum", "all"]] = "sum"
 
     def __post_init__(self) -> None:
         if self.weights not in ("samples", "uniform"):
             raise InputError(f"weights must be 'samples' or 'uniform', not '{self.weights}'.")
 
-    def init(self, model: Tensors) -> ServerState:
+    def wants(self) -> frozenset[str]:
+        """No metric."""
+        return frozenset()
+
+    def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """One model, nothing else."""
         return ServerState(round=0, models={GLOBAL: model})
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> MeanUpdate:
         """Begin a running sum; nothing is held back or stacked."""
         return MeanUpdate(self, state, plan, planned)
+
+    def step(self, state: ServerState, mean: Tensors) -> ServerState:
+        """From the mean (float64) of the chains' models to the new state; its round is set by the caller."""
+        return replace(state, models={GLOBAL: in_own_types(mean, state.model)})
 
     def views(self, state: ServerState) -> tuple[View, ...]:
         """Everybody is evaluated on the one model."""
@@ -59,5 +71,5 @@ class MeanUpdate:
         self.sum.add(result.tensors, weight, f"chain {result.index} of round {self.round}")
 
     def finish(self) -> ServerState:
-        """The mean is the new global model."""
-        return replace(self.state, round=self.round, models={GLOBAL: self.sum.mean()})
+        """The rule's step from the mean."""
+        return replace(self.rule.step(self.state, self.sum.mean64()), round=self.round)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from fedgsp.core.chain import ChainResult, Plan
-from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
 class View:
-    """Which model is evaluated for whom: `clients` of None are all of them."""
+    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all of them."""
 
     model: str = GLOBAL
     clients: tuple[int, ...] | None = None
@@ -32,10 +32,23 @@ class Update(Protocol):
 
 
 class ServerRule(Protocol):
-    """What becomes of the chains' results, and which model is evaluated for whom."""
+    """What becomes of the chains' results, and which model is evaluated for whom.
 
-    def init(self, model: Tensors) -> ServerState:
-        """The state before round 1, from the initial weights."""
+    `needs` says whether the results are added up as they come ("sum") or kept until the round's end ("all", in a file that
+    must fit on the disk).
+    """
+
+    @property
+    def needs(self) -> Literal["sum", "all"]:
+        """What the rule must have seen of the results before it can go on."""
+        ...
+
+    def wants(self) -> frozenset[str]:
+        """Metrics that every hop must report for this rule to work."""
+        ...
+
+    def init(self, model: Tensors, setting: Setting = ...) -> ServerState:
+        """The state before round 1, from the initial weights; refuses a setting in which the rule makes no sense."""
         ...
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> Update:

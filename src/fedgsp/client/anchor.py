@@ -1,0 +1,38 @@
+"""Rules with a frozen reference: the model that Prox, MMD and Fusion hold the trained one against.
+
+On a single client the reference is the model it was handed, which is the round's global one. In a chain the two differ, and a
+rule says which it means: `anchor="handed"` (default) is the model that the client before handed on; `anchor="global"` is the
+round's global model, which every client but the chain's first must then download beside it: those bytes are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from fedgsp.client.rules import SGD, Visit
+from fedgsp.core.errors import InputError
+from fedgsp.core.tensors import Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchored(SGD):
+    """SGD with a frozen reference: `reference` gives its tensors."""
+
+    anchor: Literal["handed", "global"] = "handed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.anchor not in ("handed", "global"):
+            raise InputError(f"anchor must be 'handed' or 'global', not '{self.anchor}'.")
+
+    def reference(self, visit: Visit, prefix: str = "") -> Tensors:
+        """Copies of the reference's tensors whose names begin with `prefix`, on the device that trains."""
+        if self.anchor == "global":
+            found = visit.fetch_global(prefix)
+        else:
+            found = {name: t for name, t in visit.model.state_dict().items() if name.startswith(prefix)}
+        with torch.no_grad():
+            return {name: tensor.detach().clone().to(visit.device) for name, tensor in found.items()}

@@ -1,0 +1,87 @@
+"""Where a model's features end and its classifier begins: declared once by the model, used by Fusion, MMD and their like.
+
+A model declares its split by having two submodules called `features` and `classifier`, such that
+
+    model(x) == model.classifier(model.features(x))
+
+Should something happen to x before (a channel axis is added, pixels are shifted), it goes into a method `prepare(x)` without
+parameters: model(x) == model.classifier(model.features(model.prepare(x))). Every parameter belongs to one of the two halves.
+`leaf_cnn` and `small_cnn` do so; a model of the user's own does it the same way:
+
+    class Mine(nn.Module):
+        def __init__(self, shape, classes):
+            super().__init__()
+            self.features = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(4))
+            self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(512, classes))
+
+        def forward(self, x):
+            return self.classifier(self.features(x))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedgsp.core.errors import InputError
+
+FEATURES = "features."
+"""What the names of a split model's feature tensors begin with."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """The two halves of a model, and what happens to a batch before the first."""
+
+    prepare: Callable[[torch.Tensor], torch.Tensor]
+    features: nn.Module
+    classifier: nn.Module
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """What the model gives."""
+        outputs: torch.Tensor = self.classifier(self.features(self.prepare(x)))
+        return outputs
+
+
+def halves_of(model: nn.Module, example: torch.Tensor, who: str) -> Split:
+    """The declared halves of a model, checked on an example batch; `who` needs them and is named where they are missing."""
+    found = [getattr(model, name, None) for name in ("features", "classifier")]
+    if not all(isinstance(half, nn.Module) for half in found):
+        raise InputError(
+            f"{who} needs a model that says where its features end: give {type(model).__name__} two submodules 'features' and "
+            f"'classifier' with model(x) = classifier(features(x)), or use small_cnn or leaf_cnn."
+        )
+    outside = [n for n, _ in model.named_parameters() if not n.startswith((FEATURES, "classifier."))]
+    if outside:
+        raise InputError(
+            f"{who} needs a model whose parameters all belong to 'features' or 'classifier'; '{outside[0]}' of "
+            f"{type(model).__name__} does not."
+        )
+    prepare = getattr(model, "prepare", None)
+    halves = Split(prepare if callable(prepare) else _as_it_is, found[0], found[1])  # type: ignore[arg-type]
+    _check_forward(model, halves, example, who)
+    return halves
+
+
+def _as_it_is(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def _check_forward(model: nn.Module, halves: Split, example: torch.Tensor, who: str) -> None:
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            same = torch.equal(model(example), halves(example))
+    except Exception as error:
+        raise InputError(f"{who} cannot use the halves of {type(model).__name__} on this data: {error}.") from error
+    finally:
+        model.train(was_training)
+    if not same:
+        raise InputError(
+            f"{who} needs a model with model(x) = classifier(features(x)); {type(model).__name__} does something else in "
+            f"forward (what happens to x before the features goes into a method 'prepare')."
+        )

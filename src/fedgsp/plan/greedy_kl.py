@@ -1,0 +1,75 @@
+"""Astraea's rescheduling: groups filled one after the other with whoever brings the group closest to a target distribution.
+
+    open a group with V = 0; until it is full:  k* = argmin_k KL(norm(V + V_k) || P_target),  V <- V + V_{k*};  then the next
+
+P_target is the distribution of all clients together ("global", default: FEMNIST's classes are not balanced) or the uniform one
+(the paper's). Candidates are looked at in a random order, so that ties do not favour low numbers. O(K^2 F).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import rel_entr
+
+from fedgsp.plan.checks import require_choice
+from fedgsp.plan.groupers import Counts, GroupEstimator, GroupShape, even_sizes, require_enough_clients
+
+Target = Literal["global", "uniform"]
+
+
+@dataclass(frozen=True)
+class GreedyKL(GroupEstimator):
+    """Greedy grouping by KL divergence; all clients are in a group and sizes differ by at most one."""
+
+    target: Target = "global"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("GreedyKL", "target", self.target, get_args(Target))
+
+    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (K,): `n_groups` groups of even size."""
+        require_enough_clients(len(counts), n_groups)
+        return self.fill(counts, even_sizes(len(counts), n_groups), rng)
+
+    def fill(
+        self, counts: Counts, sizes: Sequence[int], rng: np.random.Generator, population: Counts | None = None
+    ) -> NDArray[np.int64]:
+        """Labels (K,): groups of the given sizes, which add up to K; `population` (F,) are the counts of the target."""
+        if sum(sizes) != len(counts):
+            raise ValueError(f"groups of {sum(sizes)} clients in all for {len(counts)} clients")
+        target = self._target(np.asarray(counts.sum(axis=0) if population is None else population, dtype=np.float64))
+        left = rng.permutation(len(counts))
+        vectors = np.asarray(counts, dtype=np.float64)
+        labels = np.empty(len(counts), dtype=np.int64)
+        for group, size in enumerate(sizes):
+            sums = np.zeros(vectors.shape[1])
+            for _ in range(size):
+                best = int(np.argmin(_divergences(sums + vectors[left], target)))
+                labels[left[best]] = group
+                sums += vectors[left[best]]
+                left = np.delete(left, best)
+        return labels
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
+        require_enough_clients(clients, n_groups)
+        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
+
+    def _target(self, population: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.target == "uniform" or population.sum() == 0:
+            return np.full(len(population), 1 / len(population))
+        return np.asarray(population / population.sum())
+
+
+def _divergences(sums: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """KL(norm(row) || target) for every row (n, F); infinite for a row without samples."""
+    totals = sums.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = rel_entr(sums / totals, target).sum(axis=1)
+    return np.where(totals[:, 0] > 0, values, np.inf)

@@ -1,0 +1,94 @@
+"""Astraea's plan: clients are sampled first, then put into mediators, whose chains are walked several times.
+
+Each round c = floor(kappa K) clients are drawn without replacement; they fill mediators of `gamma` clients each (the last may
+be smaller); a mediator's clients train one after the other and the whole chain is repeated `passes` times (mediator epochs).
+Every visit hands a model down and up, so a round moves `passes` times the traffic of FedAvg with as many clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import floor
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.core.chain import Chain, Plan
+from fedgsp.core.errors import InputError
+from fedgsp.core.profiles import Profiles
+from fedgsp.core.seeds import Seeds
+from fedgsp.plan.checks import require_real, require_whole
+from fedgsp.plan.exact import as_written
+from fedgsp.plan.greedy_kl import GreedyKL
+from fedgsp.plan.groupers import Counts
+from fedgsp.plan.planner import Schedule
+
+
+@runtime_checkable
+class Filler(Protocol):
+    """A grouper that can fill groups of given sizes."""
+
+    def fill(
+        self, counts: Counts, sizes: Sequence[int], rng: np.random.Generator, population: Counts | None = None
+    ) -> NDArray[np.int64]:
+        """Labels (K,); group g has `sizes[g]` clients."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mediators:
+    """Sample a share `kappa` of the clients, group them by `grouper` into mediators of `gamma`, walk each `passes` times."""
+
+    kappa: float = 0.3
+    gamma: int = 10
+    passes: int = 2
+    grouper: Filler = field(default_factory=GreedyKL)
+
+    def __post_init__(self) -> None:
+        if not 0 < require_real("Mediators", "kappa", self.kappa) <= 1:
+            raise InputError(
+                f"Mediators: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of clients that train "
+                f"in a round."
+            )
+        require_whole("Mediators", "gamma", self.gamma, at_least=1)
+        require_whole("Mediators", "passes", self.passes, at_least=1)
+        if not isinstance(self.grouper, Filler):
+            raise InputError(
+                f"Mediators: {type(self.grouper).__name__} cannot fill groups of a given size; use GreedyKL or Random."
+            )
+
+    def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
+        """Draw the clients, form the mediators, order each chain anew."""
+        rng = seeds.plan(round_)
+        online = np.sort(rng.choice(len(profiles), self.online(len(profiles)), replace=False))
+        sizes = self._sizes(len(online))
+        labels = self.grouper.fill(
+            profiles.counts[online], sizes, seeds.groups(round_), population=profiles.counts.sum(axis=0)
+        )  # fmt: skip
+        order = rng.permutation(len(online))
+        chains = [profiles.clients[online[order[labels[order] == group]]] for group in range(len(sizes))]
+        return Plan(
+            round=round_,
+            chains=tuple(Chain(tuple(int(k) for k in clients), passes=self.passes) for clients in chains),
+            groups=len(sizes),
+            left_out=len(profiles) - len(online),
+        )
+
+    def online(self, clients: int) -> int:
+        """c = floor(kappa K), at least one."""
+        return max(1, floor(as_written(self.kappa) * clients))
+
+    def schedule(self, round_: int, clients: int) -> Schedule:
+        """The same sizes in every round."""
+        online = self.online(clients)
+        sizes = self._sizes(online)
+        return Schedule(
+            round=round_, wanted=len(sizes), groups=len(sizes), shortest=sizes[-1], longest=sizes[0], grouped=online,
+            sampled=len(sizes), trained=online, passes=self.passes,
+        )  # fmt: skip
+
+    def _sizes(self, online: int) -> list[int]:
+        full, rest = divmod(online, self.gamma)
+        return [self.gamma] * full + ([rest] if rest else [])

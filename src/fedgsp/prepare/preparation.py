@@ -1,0 +1,32 @@
+"""The shape of every preparation: from the clients' data to what they train on from round 1, with its traffic counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.data.federated import FederatedData
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a preparation leaves behind.
+
+    `data` is what clients train on: rows may have been added at the end of the arrays or left out of a client's training
+    part, none moved, so that test and validation rows are still where they were. `bytes` were sent for it, down and up.
+    """
+
+    data: FederatedData
+    bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Preparation(Protocol):
+    """Done once before round 1, and again on resume, to the same bits."""
+
+    def prepare(self, data: FederatedData, clients: NDArray[np.int64], data_seed: int) -> Prepared:
+        """A pure function of its arguments; `clients` are those that may train, the others' data is not touched."""
+        ...

@@ -1,0 +1,118 @@
+"""A grid of hyper-parameters: from texts such as `lr=0.003,0.01` to methods with those values in place."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.methods import Method
+
+ROLES = ("local", "server", "planner", "preparation")
+"""Where a bare name is looked for, in this order: `lr` is the clients', `server_lr` the server's."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One hyper-parameter: how the user calls it, where it is in [method], and the values to try."""
+
+    name: str
+    path: tuple[str, ...]
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of every axis, and the method that has them."""
+
+    values: dict[str, Any]
+    method: Method
+
+    @property
+    def label(self) -> str:
+        """As the user would type it: also the name of the point's folder."""
+        return ",".join(f"{name}={shown(value)}" for name, value in self.values.items()).replace("/", "-")
+
+
+def shown(value: Any) -> str:
+    """A value as a person writes it."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def parse_grid(texts: Sequence[str], method: Method) -> tuple[Axis, ...]:
+    """Axes from NAME=VALUE,VALUE,... texts; every value is tried out on the method, so that a wrong one is refused now."""
+    if not texts:
+        raise InputError("a grid needs at least one NAME=VALUE,VALUE,..., such as lr=0.003,0.01,0.03,0.1.")
+    table, axes = method.encode(), []
+    for text in texts:
+        name, equals, tail = text.partition("=")
+        values = tuple(dict.fromkeys(_literal(part.strip()) for part in tail.split(",") if part.strip()))
+        if not equals or not name.strip() or not values:
+            raise InputError(f"the grid entry '{text}' is not NAME=VALUE,VALUE,...")
+        axes.append(Axis(name.strip(), find(name.strip(), table), values))
+    doubled = [axis.name for i, axis in enumerate(axes) if axis.path in {other.path for other in axes[:i]}]
+    if doubled:
+        raise InputError(f"the grid names '{doubled[0]}' twice.")
+    for axis in axes:
+        for value in axis.values:
+            _with_values(method, [(axis, value)])
+    return tuple(axes)
+
+
+def points(axes: Sequence[Axis], method: Method) -> Iterator[Point]:
+    """Every combination of the axes' values, the last axis running fastest."""
+    for values in product(*(axis.values for axis in axes)):
+        chosen = list(zip(axes, values, strict=True))
+        yield Point({axis.name: value for axis, value in chosen}, _with_values(method, chosen))
+
+
+def find(name: str, table: dict[str, Any]) -> tuple[str, ...]:
+    """Where `name` is in a method's table: `lr`, `server_lr`, or a path such as `planner.growth.alpha`."""
+    if "." in name:
+        path = tuple(name.split("."))
+        at: Any = table
+        for folder in path[:-1]:
+            at = at.get(folder) if isinstance(at, dict) else None
+        if not isinstance(at, dict):
+            raise InputError(f"the method has nothing called '{name}'.")
+        return path
+    known: dict[str, tuple[str, ...]] = {}
+    for role in ROLES:
+        for path in _leaves(table.get(role, {}), (role,)):
+            known.setdefault(path[-1], path)
+            known.setdefault(f"{role}_{path[-1]}", path)
+    if name not in known:
+        raise InputError(f"the method '{table['name']}' has no parameter '{name}': {did_you_mean(name, known)}")
+    return known[name]
+
+
+def _leaves(table: dict[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    nested = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            nested.append((key, value))
+        elif key != "kind":
+            yield (*at, key)
+    for key, value in nested:
+        yield from _leaves(value, (*at, key))
+
+
+def _with_values(method: Method, values: Sequence[tuple[Axis, Any]]) -> Method:
+    table = copy.deepcopy(method.encode())
+    for axis, value in values:
+        at: Any = table
+        for folder in axis.path[:-1]:
+            at = at[folder]
+        at[axis.path[-1]] = value
+    return Method.decode(table)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

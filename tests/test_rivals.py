@@ -1,0 +1,301 @@
+"""Whole runs of every method: they learn, resume to the bit, agree over workers, and fall back on FedAvg where they must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rivals import bits, images
+from torch import nn
+from torch.nn import functional
+
+import fedgsp
+from fedgsp.client import MMD, SGD, Fusion, Prox
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import GLOBAL, beside
+from fedgsp.data.batches import gather
+from fedgsp.methods import METHODS, WORDS, Method, named
+from fedgsp.models import small_cnn
+from fedgsp.plan import GreedyKL, Grouped, Random, Singletons
+from fedgsp.server import IDA, Adam, Fused, Mean, Momentum
+
+COMBINED = ("fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac")
+EVERY = (*METHODS, *COMBINED)
+DATA = images(each=12)
+LARGER = images(each=20)
+
+
+def tiny(name: str) -> Method:
+    """A method on fewer groups, so that twelve clients still form chains of several."""
+    method = named(name)
+    growth = getattr(method.planner, "growth", None)
+    if growth is not None and hasattr(growth, "beta"):
+        method = replace(method, planner=replace(method.planner, growth=replace(growth, beta=2), kappa=0.6))  # type: ignore[type-var]
+    elif growth is not None and hasattr(growth, "count"):
+        method = replace(method, planner=replace(method.planner, growth=replace(growth, count=3), kappa=0.6))  # type: ignore[type-var]
+    elif not hasattr(method.planner, "growth"):
+        method = replace(method, planner=replace(method.planner, gamma=2))  # type: ignore[type-var]
+    return replace(method, local=replace(method.local, lr=0.05))
+
+
+def run(method: Method | str, rounds: int = 2, workers: int = 0, **options: Any) -> fedgsp.RunResult:
+    return fedgsp.train(tiny(method) if isinstance(method, str) else method, DATA, rounds=rounds, workers=workers, **options)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_method_runs_and_is_repeatable_and_its_config_says_all(name: str) -> None:
+    first = run(name)
+    assert np.isfinite(first.journal[-1]["loss"])
+    assert first.rounds == 2
+    spelled = Method.decode(tiny(name).encode())
+    assert spelled == tiny(name)
+    assert run(spelled).state.digest() == first.state.digest()
+
+
+@pytest.fixture(scope="module")
+def glyphs(tmp_path_factory: pytest.TempPathFactory) -> fedgsp.FederatedData:
+    """The data that comes with the package, four writers of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDGSP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return fedgsp.load("glyphs:clients=4")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_two_rounds_on_tiny_glyphs(name: str, glyphs: fedgsp.FederatedData) -> None:
+    result = fedgsp.train(name, glyphs, rounds=2, workers=0, batch_size=20)
+    assert result.rounds == 2
+    assert 0 < result.journal[-1]["loss"] < 6
+
+
+LEARNERS = {
+    "fedavg": 0.1, "fedprox": 0.1, "fedmmd": 0.1, "fedfusion": 0.1, "fedfusion-multi": 0.1, "fedfusion-single": 0.1, "ida": 0.1,
+    "ida-intrac-fedavg": 0.1, "fedadagrad": 0.05, "fedadam": 0.2, "fedyogi": 0.2, "fedavgm": 0.05, "astraea": 0.05,
+    "astraea-zscore": 0.05, "stp-random": 0.1, "stp-kl": 0.1, "fedgsp+yogi": 0.05, "fedgsp+prox": 0.1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_short_run_learns(name: str) -> None:
+    method = tiny(name)
+    method = replace(method, local=replace(method.local, lr=LEARNERS[name], epochs=2))
+    result = fedgsp.train(method, LARGER, rounds=10, workers=0)
+    first, last = result.journal[0], result.journal[-1]
+    assert last["loss"] < 0.75 * first["loss"] or last["accuracy"] > 0.9, (first["loss"], last["loss"], last["accuracy"])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_resumed_run_has_the_bits_of_one_never_stopped(name: str, tmp_path: Path) -> None:
+    method = tiny(name)
+    fedgsp.train(method, DATA, rounds=1, workers=0, out=tmp_path / "run")
+    resumed = fedgsp.resume(tmp_path / "run", rounds=2, data=DATA)
+    whole = run(method, rounds=2)
+    assert resumed.state.digest() == whole.state.digest()
+    assert resumed.state.extra == whole.state.extra
+    skip = {"timings"}
+    for ours, theirs in zip(resumed.journal, whole.journal, strict=True):
+        assert {k: v for k, v in ours.items() if k not in skip} == {k: v for k, v in theirs.items() if k not in skip}
+
+
+@pytest.mark.parametrize("name", ["fedgsp+fusion-multi+adam", "stp-kl+prox+ida-intrac"])
+def test_workers_cannot_change_a_bit(name: str) -> None:
+    assert_same_with_workers(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_workers_cannot_change_a_bit_of_any_method(name: str) -> None:
+    assert_same_with_workers(name)
+
+
+def assert_same_with_workers(name: str) -> None:
+    alone, pooled = run(name), run(name, workers=2)
+    assert alone.state.digest() == pooled.state.digest()
+    assert alone.journal[-1]["loss"] == pooled.journal[-1]["loss"]
+
+
+def fedavg(server: Any = None, local: SGD | None = None) -> Method:
+    return Method(Grouped(Singletons(), Random(), kappa=0.5), local or SGD(lr=0.05), server or Mean())
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        fedavg(local=Prox(lr=0.05, mu=0.0)),
+        fedavg(local=Prox(lr=0.05, mu=0.0, anchor="global")),
+        fedavg(local=MMD(lr=0.05, lam=0.0)),
+        fedavg(server=Momentum(lr=1.0, beta=0.0)),
+        fedavg(local=SGD(lr=0.05, report_accuracy=True)),
+    ],
+    ids=["mu=0", "mu=0 global", "lam=0", "server lr 1", "reporting"],
+)
+def test_limit_cases_are_fedavg_to_the_bit(method: Method) -> None:
+    assert bits(run(method, rounds=3).state.model) == bits(run(fedavg(), rounds=3).state.model)
+
+
+def test_with_one_client_ida_is_fedavg_to_the_bit() -> None:
+    one = images(clients=1)
+    plain, ida = (fedgsp.train(fedavg(server), one, rounds=3, workers=0) for server in (Mean(), IDA("ida")))
+    assert bits(plain.state.model) == bits(ida.state.model)
+
+
+def test_on_single_clients_the_anchor_does_not_matter() -> None:
+    for rule in (Prox(lr=0.05, mu=0.3), MMD(lr=0.05, lam=0.3), Fusion(lr=0.05, operator="multi")):
+        handed, anchored = (run(fedavg(local=replace(rule, anchor=a)), rounds=2) for a in ("handed", "global"))
+        assert bits(handed.state.model) == bits(anchored.state.model)
+        assert handed.journal[-1]["bytes_total"] == anchored.journal[-1]["bytes_total"]
+
+
+def test_in_chains_the_global_anchor_costs_a_model_for_every_client_but_the_first() -> None:
+    base = tiny("fedgsp+prox")
+    handed = run(base).journal[0]
+    anchored = run(replace(base, local=replace(base.local, anchor="global"))).journal[0]  # type: ignore[call-arg]
+    model_bytes = handed["bytes"] // (2 * handed["clients"])
+    assert anchored["bytes"] - handed["bytes"] == model_bytes * (handed["clients"] - handed["chains"])
+    assert handed["clients"] > handed["chains"]
+
+
+def test_intrac_sends_four_bytes_more_for_every_client() -> None:
+    plain, intrac = run("ida", rounds=1).journal[0], run("ida-intrac", rounds=1).journal[0]
+    assert intrac["bytes"] - plain["bytes"] == 4 * plain["clients"]
+
+
+def test_astraea_moves_a_model_down_and_up_on_every_pass_and_counts_its_preparation() -> None:
+    result = run("astraea")
+    entry = result.journal[0]
+    model_bytes = sum(t.numel() * 4 for t in result.state.model.values())
+    assert entry["bytes"] == 2 * 2 * model_bytes * entry["clients"]
+    assert entry["bytes_total"] == entry["bytes"] + 2 * 4 * 4 * len(DATA)
+    assert any("augmentation added" in note for note in result.setup.notes)
+
+
+def test_astraea_is_judged_on_the_data_as_it_came() -> None:
+    result = run("astraea")
+    assert result.setup.data is not result.setup.job.data
+    assert result.journal[0]["test_samples"] == len(DATA.test.rows)
+
+
+@pytest.mark.parametrize("reference", ["prev", "new"])
+def test_fedfusion_is_evaluated_with_the_reference_it_says(reference: Any) -> None:
+    """The test loss against the fused forward pass written out here."""
+    method = replace(tiny("fedfusion-multi"), server=Fused(keep=0.0, eval_ref=reference))
+    result = run(replace(method, local=replace(method.local, lr=0.2)), rounds=2)
+    model, before = result.state.model, run(result.setup.config.method, rounds=1).state.model
+    if reference == "prev":
+        assert torch.equal(result.state.slots[beside(GLOBAL)]["features.0.weight"], before["features.0.weight"])
+    old = before if reference == "prev" else model
+
+    def features(w: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        for layer, pool in ((0, 2), (3, 4)):
+            x = functional.conv2d(x, w[f"features.{layer}.weight"], w[f"features.{layer}.bias"], padding=2)
+            x = functional.max_pool2d(functional.relu(x), pool)
+        return x
+
+    x, y = gather(DATA, DATA.test.rows)
+    gamma = model["fusion.gamma"].reshape(1, -1, 1, 1)
+    centred = x - x.mean(dim=(1, 2), keepdim=True)  # small_cnn standardises each image
+    seen = (centred / (centred.square().mean(dim=(1, 2), keepdim=True).sqrt() + 0.01))[:, None]
+    fused = gamma * features(old, seen) + (1 - gamma) * features(model, seen)
+    logits = functional.linear(fused.flatten(1), model["classifier.1.weight"], model["classifier.1.bias"])
+    assert gamma.abs().max() > 1e-4
+    assert result.journal[-1]["loss_plain"] == pytest.approx(functional.cross_entropy(logits, y).item(), abs=1e-5)
+    with torch.inference_mode():
+        torch.testing.assert_close(result.model()(x), logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("fedgps", "unknown method 'fedgps': did you mean 'fedgsp'"),
+        ("fedgsp+yogy", "unknown part 'yogy' in the method 'fedgsp\\+yogy': did you mean 'yogi'"),
+        ("fedgsp+adam+yogi", "has two server rules"),
+        ("fedadam+yogi", "has two server rules"),
+        ("fedprox+mmd", "has two local rules"),
+        ("fedfusion+adam", "has two server rules"),
+    ],
+)
+def test_names_that_make_no_sense(name: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        named(name)
+
+
+def test_a_name_puts_parts_in_place_and_leaves_the_rest() -> None:
+    plain, combined = named("fedgsp"), named("fedgsp+fusion-multi+adam")
+    assert combined.planner == plain.planner
+    assert combined.local == Fusion(operator="multi")
+    assert combined.server == Fused(Adam())
+    assert named("fedgsp+adam+fusion-multi").server == combined.server, "in any order"
+    assert combined.name == "fedgsp+fusion-multi+adam"
+    assert isinstance(named("stp-kl").planner.grouper, GreedyKL)  # type: ignore[attr-defined]
+    for word in WORDS:
+        named(f"fedgsp+{word}").check()
+
+
+class NoSplit(nn.Module):
+    """A model that does not say where its features end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x.flatten(1))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "sentence"),
+    [
+        (named("fedfusion"), {"model": NoSplit}, "'fusion' needs a model that says where its features end"),
+        (fedavg(IDA("ida_intrac")), {}, "the local rule 'sgd' does not report; set local.report_accuracy = true"),
+        (fedavg(Fused()), {}, "'fused' is FedFusion's server half: it needs the local rule 'fusion'"),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused_before_anything_starts(
+    method: Method, options: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        fedgsp.train(method, DATA, options.get("model", small_cnn), rounds=1, workers=0, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_accuracy_of_a_task_without_one_is_refused() -> None:
+    numbers = fedgsp.from_arrays(np.random.default_rng(0).normal(size=(8, 2)), np.linspace(0.1, 1, 8), np.arange(8) // 4)
+    with pytest.raises(InputError, match="the task 'regression' has no such metric"):
+        fedgsp.train(named("ida-intrac"), numbers, lambda: nn.Linear(2, 1), rounds=1, workers=0)
+
+
+def test_a_disk_without_room_for_a_rounds_results_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedgsp.run import setup
+
+    monkeypatch.setattr(setup, "room", lambda: ("/scratch", 1000))
+    run("fedavg", rounds=1)
+    with pytest.raises(InputError, match="the server rule keeps the 3 results of a round in /scratch"):
+        run("ida", rounds=1)
+
+
+def test_a_config_file_can_spell_any_combination(tmp_path: Path) -> None:
+    from fedgsp.run.config import parse_toml
+
+    text = """
+    [method]
+    name = "fedgsp"
+    local = {kind = "prox", mu = 0.5, anchor = "global", lr = 0.02}
+    server = {kind = "fused", eval_ref = "new", server = {kind = "yogi", lr = 0.1}}
+    preparation = {kind = "augment-zscore", tau_d = 3.5}
+    """
+    method = parse_toml(text, "here").method
+    assert method.local == Prox(mu=0.5, anchor="global", lr=0.02)
+    assert method.server.server.lr == 0.1  # type: ignore[attr-defined]
+    assert method.preparation.tau_d == 3.5  # type: ignore[union-attr]
+    for wrong, sentence in (
+        ("local = {kind = 'prox', mu = 'big'}", "method.local.mu must be a number, not 'big'"),
+        ("local = {kind = 'prox', muu = 1}", "has no parameter 'muu': did you mean 'mu'"),
+        ("server = {kind = 'adam', beta2 = 1.0}", "beta2 must be at least 0 and below 1"),
+        ("local = {kind = 'fusion', operator = 'sum'}", "operator must be one of 'conv', 'multi', 'single', not 'sum'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            parse_toml(f"[method]\nname = 'fedgsp'\n{wrong}", "here")
