@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     SPLIT = 6
     HOLDOUT = 7
     SUBSET = 8
+    PARTITION = 30
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

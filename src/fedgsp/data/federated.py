@@ -156,7 +156,7 @@ class FederatedData:
         """A SHA-256 of what every client holds, part by part: the same for the same samples however they are stored."""
         if self.memo is None:
             return self._hash_samples()
-        key = hashlib.sha256("\0".join(self.clients).encode())
+        key = hashlib.sha256(self._kind().encode() + "\0".join(self.clients).encode())
         for part in (self.train, self.validation, self.test):
             key.update(part.rows.tobytes() + part.offsets.tobytes())
         remembered = self.memo / f"fingerprint-{key.hexdigest()[:24]}"
@@ -171,10 +171,14 @@ class FederatedData:
             scratch.unlink(missing_ok=True)
         return value
 
+    def _kind(self) -> str:
+        """What samples are, beyond their bytes: also part of where a fingerprint is remembered."""
+        kind = f"{self.features.dtype}{self.sample_shape}|{self.labels.dtype}{self.labels.shape[1:]}"
+        return f"fedgsp-data-1|{kind}|{self.classes}|{self.divisor}\n"
+
     def _hash_samples(self) -> str:
         sha = hashlib.sha256()
-        kind = f"{self.features.dtype}{self.sample_shape}|{self.labels.dtype}{self.labels.shape[1:]}"
-        sha.update(f"fedgsp-data-1|{kind}|{self.classes}|{self.divisor}\n".encode())
+        sha.update(self._kind().encode())
         for client, name in enumerate(self.clients):
             for part in (self.train, self.validation, self.test):
                 rows = part[client]

@@ -17,6 +17,7 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
+from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
@@ -63,9 +64,12 @@ def prepare(
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
+    progress: Progress = silent,
 ) -> Setup:
     """Resolve and check a configuration; objects given in Python take the place of what it names."""
-    federation = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients) if data is None else data
+    federation = data
+    if federation is None:
+        federation = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients, progress=progress)
     if config.data.validation:
         federation = federation.with_validation(config.data.validation, config.data.seed)
     if config.run.holdout_clients >= len(federation):

@@ -1,0 +1,1 @@
+"""What a person looks at: data inspected, and pictures. The only room that draws."""
