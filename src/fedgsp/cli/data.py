@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from fedgsp.cli.bar import progress_bar
-from fedgsp.cli.display import size
 
 data_app = typer.Typer(
     help="Bring your own data: inspect it, prepare it, write it out, manage the cache.", no_args_is_help=True
@@ -92,6 +91,7 @@ def export(
 @data_app.command("list")
 def list_entries(as_json: AsJson = False) -> None:
     """What is in the cache, where it is and how large it is."""
+    from fedgsp.cli.display import size
     from fedgsp.data.cache import cache_root
     from fedgsp.data.shelf import items
 
@@ -108,7 +108,7 @@ def list_entries(as_json: AsJson = False) -> None:
     if found:
         table_view = Table("key begins", "from", "clients", "samples", "size", "made", box=None, padding=(0, 2, 0, 0))
         for item in found:
-            table_view.add_row(*_cells(item.as_dict()))
+            table_view.add_row(*_cells(item.as_dict(), size(item.size)))
         console.print(table_view)
     console.print(f"{cache_root()}: {len(found)} entries, {size(total)}", soft_wrap=True)
 
@@ -119,6 +119,7 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Throw prepared data away; it is made again when it is needed."""
+    from fedgsp.cli.display import size
     from fedgsp.data import shelf
 
     found = shelf.items()
@@ -130,8 +131,8 @@ def clear(
         typer.echo(f"{key} is being built by another process and stays", err=True)
 
 
-def _cells(item: dict[str, Any]) -> list[str]:
+def _cells(item: dict[str, Any], room: str) -> list[str]:
     made = time.strftime("%Y-%m-%d", time.localtime(item["made"])) if item["made"] else ""
     state = "" if item["state"] == "whole" else f"({item['state']})"
     count, samples = (f"{item[name]:,}" if item[name] else "" for name in ("clients_count", "samples"))
-    return [item["key"][:20], state or str(item["origin"] or item["kind"] or ""), count, samples, size(item["bytes"]), made]
+    return [item["key"][:20], state or str(item["origin"] or item["kind"] or ""), count, samples, room, made]

@@ -19,6 +19,8 @@ BLOCK = 1 << 20
 LARGEST_VALUE = 1 << 24
 DEEPEST = 64
 BACKSLASH = 0x5C
+BRACKET = 0x5B
+OPENING = (b"[", b"{", b'"')
 NOT_SPACE = re.compile(rb"[^ \t\r\n]")
 AFTER_SCALAR = re.compile(rb"[,\]} \t\r\n]")
 STRUCTURE = re.compile(rb'["\[\]{}]')
@@ -164,8 +166,12 @@ class JsonStream:
             look = quote + 1
 
     def _end_of_nest(self) -> int:
-        """The end of the array or object at the cursor; a flat array of numbers, the usual case, costs two searches."""
+        """The end of the array or object at the cursor; a flat array of numbers, the usual case, takes no more than four looks."""
         look, depth = self._at, 0
+        close = self._buffer.find(b"]", look)
+        nested = any(self._buffer.find(token, look + 1, close) >= 0 for token in OPENING)
+        if self._buffer[look] == BRACKET and close >= 0 and not nested:
+            return close + 1
         while True:
             found = STRUCTURE.search(self._buffer, look)
             if found is None:
