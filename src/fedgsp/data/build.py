@@ -34,6 +34,9 @@ def from_arrays(
     train and test as LEAF does (`split_rows`).
     """
     features, labels, client_index = np.asanyarray(features), np.asarray(labels), np.asarray(client_index)
+    for name, array in (("features", features), ("labels", labels), ("client numbers", client_index)):
+        if array.ndim == 0:
+            raise InputError(f"{where}: {name} must be an array with one entry for each sample, not a single value.")
     if not len(features) == len(labels) == len(client_index):
         raise InputError(
             f"{where}: unequal lengths: {len(features)} features, {len(labels)} labels, {len(client_index)} client numbers; "
@@ -43,6 +46,10 @@ def from_arrays(
         raise InputError(f"{where} has no samples.")
     if not np.issubdtype(client_index.dtype, np.integer):
         raise InputError(f"{where}: client numbers must be whole numbers, not {client_index.dtype}.")
+    if client_index.ndim != 1:
+        raise InputError(f"{where}: client numbers must be a flat array, not of shape {client_index.shape}.")
+    check_storage(features, "features", where)
+    check_storage(labels, "labels", where)
     names = client_names(clients, client_index, where)
     kinds = check_labels(labels, classes, where)
     check_features(features, client_index, names, where)
@@ -121,6 +128,13 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_storage(array: NDArray[Any], what: str, where: str) -> None:
+    """Refuse numbers that numpy can store and torch cannot take: of the other byte order, extended, complex."""
+    kind = array.dtype
+    if kind.kind == "c" or (kind.kind in "iuf" and not (kind.isnative and kind.itemsize <= 8)):
+        raise InputError(f"{where}: {what} are stored as {kind}, which torch cannot take; store them as float32 or int64.")
 
 
 def check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:

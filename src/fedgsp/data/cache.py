@@ -1,8 +1,8 @@
 """A visible, content-addressed cache of prepared data: one folder an entry, arrays as memory-mapped .npy files.
 
-An entry is built in a scratch folder and renamed into place, so it is whole or absent, also after a kill. A file lock a key
-makes a second process wait for the first instead of doing the same work; the system drops the lock of a killed process, and
-whoever comes next finds its scratch folder and goes on with it (where the builder can) or starts it anew.
+An entry is built in a scratch folder and renamed into place, so it is whole or absent, also after a kill. Long work is done
+under a file lock: a second process waits instead of doing the same, the system drops the lock of a killed process, and whoever
+comes next goes on with what it left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from fedgsp.core.errors import InputError
 
 SCHEMA = 1
 SCRATCH = ".building-"
-LOCKS = ".locks"
+LOCK = ".lock-"
 
 
 def cache_root() -> Path:
@@ -63,8 +63,9 @@ def get_or_build(
 ) -> Entry:
     """The entry called `key`, built by `build(folder)` (which writes arrays there and returns its metadata) if absent.
 
-    A `resumable` builder is handed what a killed predecessor left in the folder; others get an empty one. `waiting` is
-    called if another process is building the same entry.
+    Two processes that build the same entry at once both end up with the one that was renamed first. A `resumable` builder,
+    for work of minutes, works alone: a second process waits for it (`waiting` is called then), and whoever comes after a
+    kill is handed what is left in the folder, to go on with.
     """
     root = cache_root()
     target = root / key
@@ -73,9 +74,15 @@ def get_or_build(
         return entry
     try:
         root.mkdir(parents=True, exist_ok=True)
+        if not resumable:
+            return _build(target, Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{key}-{os.getpid()}-", dir=root)), build)
         with locked(root, key, waiting) as alone:
             entry = open_entry(target)  # the process that was waited for has built it
-            return entry or _build(root, key, build, resumable and alone, alone)
+            if entry is not None:
+                return entry
+            scratch = root / f"{SCRATCH}{key}" if alone else Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{key}-", dir=root))
+            scratch.mkdir(exist_ok=True)
+            return _build(target, scratch, build, resumable=True)
     except OSError as error:
         raise InputError(
             f"cannot write the data cache {root} ({error.strerror or error}); set FEDGSP_CACHE to a folder you may write."
@@ -101,55 +108,76 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
-def _build(root: Path, key: str, build: Callable[[Path], dict[str, Any]], resume: bool, alone: bool) -> Entry:
-    target = root / key
-    scratch = root / f"{SCRATCH}{key}" if alone else Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{key}-", dir=root))
+def _build(target: Path, scratch: Path, build: Callable[[Path], dict[str, Any]], *, resumable: bool = False) -> Entry:
     keep = False
     try:
-        if alone and not resume:
-            shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(exist_ok=True)
         try:
             made = build(scratch)
         except (KeyboardInterrupt, SystemExit):
-            keep = resume
+            keep = resumable
             raise
         sizes = {file.name: file.stat().st_size for file in sorted(scratch.iterdir())}
-        meta = {"schema": SCHEMA, "key": key, "made": round(time.time()), "files": sizes, **made}
+        meta = {"schema": SCHEMA, "key": target.name, "made": round(time.time()), "sizes": sizes, **made}
         (scratch / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         for file in scratch.iterdir():
             _sync(file)
         _sync(scratch)
-        discard(target)  # a damaged or old entry that `open_entry` refused
+        if open_entry(target) is None:  # a damaged or old entry; a whole one is another process's, and may be in use
+            discard(target)
         try:
             scratch.rename(target)
         except OSError:
             if open_entry(target) is None:
                 raise
-        _sync(root)
+        _sync(target.parent)
+    except OSError as error:
+        raise InputError(f"cannot write the data cache {target.parent}: {error.strerror or error}.") from error
     finally:
         if not keep:
             shutil.rmtree(scratch, ignore_errors=True)
-    return Entry(target, meta)
+    return open_entry(target) or Entry(target, meta)
 
 
 @contextmanager
 def locked(root: Path, key: str, waiting: Callable[[], None] | None = None, block: bool = True) -> Iterator[bool]:
-    """Hold the lock of a key; yields False where it cannot be had (not blocking, or a file system without locks)."""
-    (root / LOCKS).mkdir(exist_ok=True)
-    with (root / LOCKS / key).open("ab") as handle:
-        held = True
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            held = block
-            if block:
-                if waiting is not None:
-                    waiting()
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError:
-            held = False
+    """Hold the lock of a key; yields False where it cannot be had (not blocking, or a file system without locks).
+
+    The lock file is removed when it is let go, so whoever got the lock of a file that is gone by then asks again.
+    """
+    path = root / f"{LOCK}{key}"
+    while True:
+        handle = path.open("ab")
+        held = _flock(handle, waiting, block)
+        if not held or _is_at(handle, path):
+            break
+        handle.close()
+    try:
         yield held
+    finally:
+        if held:
+            path.unlink(missing_ok=True)
+        handle.close()
+
+
+def _flock(handle: BinaryIO, waiting: Callable[[], None] | None, block: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not block:
+            return False
+        if waiting is not None:
+            waiting()
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True
+
+
+def _is_at(handle: BinaryIO, path: Path) -> bool:
+    try:
+        return os.fstat(handle.fileno()).st_ino == path.stat().st_ino
+    except OSError:
+        return False
 
 
 def open_entry(target: Path) -> Entry | None:
@@ -158,7 +186,7 @@ def open_entry(target: Path) -> Entry | None:
         meta = json.loads((target / "meta.json").read_text(encoding="utf-8"))
         if not isinstance(meta, dict) or meta.get("schema") != SCHEMA:
             return None
-        if any((target / name).stat().st_size != size for name, size in meta["files"].items()):
+        if any((target / name).stat().st_size != size for name, size in meta["sizes"].items()):
             return None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None

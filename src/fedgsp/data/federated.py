@@ -144,7 +144,7 @@ class FederatedData:
             keep = np.sort(order[take:])
             train.append(rows[keep])
             validation.append(rows[np.sort(order[:take])])
-        return replace(self, train=Part.of(train), validation=Part.of(validation))
+        return replace(self, train=Part.of(train), validation=Part.of(validation), source=None)
 
     def holdout(self, count: int, data_seed: int) -> tuple[Rows, Rows]:
         """(clients that train, clients held out), both sorted: the held-out ones never train and are only evaluated."""
@@ -156,12 +156,13 @@ class FederatedData:
         """A SHA-256 of what every client holds, part by part: the same for the same samples however they are stored."""
         if self.memo is None:
             return self._hash_samples()
-        key = hashlib.sha256(self._kind().encode() + "\0".join(self.clients).encode())
+        key = hashlib.sha256("\0".join((self._kind, *self.clients)).encode())
         for part in (self.train, self.validation, self.test):
             key.update(part.rows.tobytes() + part.offsets.tobytes())
         remembered = self.memo / f"fingerprint-{key.hexdigest()[:24]}"
-        if remembered.exists():
-            return remembered.read_text()
+        known = remembered.read_text() if remembered.exists() else ""
+        if len(known) == 64:
+            return known
         value = self._hash_samples()
         scratch = remembered.with_suffix(f".{hash(value) & 0xFFFFFF:x}.tmp")
         try:
@@ -171,14 +172,14 @@ class FederatedData:
             scratch.unlink(missing_ok=True)
         return value
 
+    @property
     def _kind(self) -> str:
-        """What samples are, beyond their bytes: also part of where a fingerprint is remembered."""
-        kind = f"{self.features.dtype}{self.sample_shape}|{self.labels.dtype}{self.labels.shape[1:]}"
-        return f"fedgsp-data-1|{kind}|{self.classes}|{self.divisor}\n"
+        """What the samples are, apart from their values."""
+        shapes = f"{self.features.dtype}{self.sample_shape}|{self.labels.dtype}{self.labels.shape[1:]}"
+        return f"{shapes}|{self.classes}|{self.divisor}"
 
     def _hash_samples(self) -> str:
-        sha = hashlib.sha256()
-        sha.update(self._kind().encode())
+        sha = hashlib.sha256(f"fedgsp-data-1|{self._kind}\n".encode())
         for client, name in enumerate(self.clients):
             for part in (self.train, self.validation, self.test):
                 rows = part[client]

@@ -166,7 +166,7 @@ class JsonStream:
             look = quote + 1
 
     def _end_of_nest(self) -> int:
-        """The end of the array or object at the cursor; a flat array of numbers, the usual case, takes no more than four looks."""
+        """The end of the array or object at the cursor; a flat array of numbers, the usual case, takes four looks."""
         look, depth = self._at, 0
         close = self._buffer.find(b"]", look)
         nested = any(self._buffer.find(token, look + 1, close) >= 0 for token in OPENING)

@@ -43,6 +43,11 @@ def load_npz(path: str, *, federation: str = "all", progress: Progress = silent,
     if federation == "femnist-368":
         return replace(_femnist_368(entry, path), memo=entry.path)
     if federation == "all":
+        if not entry.has("client_index") and options.partition is None:
+            raise InputError(
+                f"{path} has no array '{' or '.join(NAMES['client_index'])}'; it has: {', '.join(entry.meta['arrays'])}. "
+                f"To deal its samples to clients, say partition=iid,clients=10."
+            )
         return federate(entry, options, path)
     raise InputError(f"unknown federation '{federation}' of {path}: {did_you_mean(federation, FEDERATIONS)}")
 
@@ -69,8 +74,6 @@ def _femnist_368(entry: Entry, path: str) -> FederatedData:
 def _prepare(path: Path, progress: Progress) -> Entry:
     if not path.exists():
         raise InputError(f"there is no data file {path}.")
-    if path.is_dir():
-        raise InputError(f"{path} is a directory, not an .npz file.")
     return get_or_build(f"npz-v2-{digest_of(path)[:32]}", lambda folder: _convert(path, folder, progress))
 
 
@@ -85,7 +88,8 @@ def _convert(path: Path, folder: Path, progress: Progress) -> dict[str, Any]:
         labels = archive.read(str(found["labels"]))
         index = archive.read(found["client_index"]) if found["client_index"] else None
         part = archive.read(found["part"]) if found["part"] else None
-        meta = {key: _single(archive, found[key], path) for key in ("classes", "divisor")}
+        meta: dict[str, Any] = {key: _single(archive, found[key], path) for key in ("classes", "divisor")}
+        meta["arrays"] = archive.names
         clients = archive.read(found["clients"]) if found["clients"] else None
     features = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
     meta.update(_check(path, features, labels, index, clients, part, meta))
@@ -106,17 +110,17 @@ def _check(
     if features.ndim == 0 or labels.ndim == 0:
         raise InputError(f"{where}: features and labels must have one entry for each sample.")
     count = len(features)
-    lengths = {"labels": labels, "client numbers": index, "part numbers": part}
-    for name, array in lengths.items():
-        if array is not None and (array.ndim == 0 or len(array) != count):
-            raise InputError(
-                f"{where}: unequal lengths: {count} features, {len(np.atleast_1d(array))} {name}; "
-                f"they must be one for each sample."
-            )
+    lengths = {"features": features, "labels": labels, "client numbers": index, "part numbers": part}
+    counts = {name: len(np.atleast_1d(array)) for name, array in lengths.items() if array is not None}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{number} {name}" for name, number in counts.items())
+        raise InputError(f"{where}: unequal lengths: {shown}; they must be one for each sample.")
     if count == 0:
         raise InputError(f"{where} has no samples.")
-    if clients is not None and (clients.ndim != 1 or clients.dtype.kind not in "USiu"):
-        raise InputError(f"{where}: 'clients' must be a list of names.")
+    if clients is not None and clients.ndim != 1:
+        raise InputError(f"{where}: the clients' names must be a flat array, not of shape {clients.shape}.")
+    if clients is not None and clients.dtype.kind not in "USiu":
+        raise InputError(f"{where}: the clients' names are {clients.dtype}, not texts.")
     names: tuple[str, ...] = ("?",)
     owner: NDArray[Any] = np.zeros(count, dtype=np.int64)
     if index is not None:

@@ -102,7 +102,7 @@ class Archive:
                 reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
                 shape, fortran, dtype = reader(member)
                 if dtype.hasobject:
-                    raise InputError(f"{self._path} cannot be read as .npz: '{name}' holds pickled objects, which are refused.")
+                    raise InputError(f"{self._path}: the array '{name}' cannot be read: it holds pickled objects.")
                 if dtype.names or dtype.itemsize == 0 or any(side < 0 for side in shape) or len(shape) > 32:
                     raise ValueError("its header makes no sense")
                 if info.file_size - member.tell() != int(np.prod(shape, dtype=object)) * dtype.itemsize:
@@ -113,9 +113,9 @@ class Archive:
         except InputError:
             raise
         except RecursionError:
-            raise InputError(f"{self._path} cannot be read as .npz: the header of '{name}' is nested too deep.") from None
+            raise InputError(f"{self._path}: the array '{name}' cannot be read: its header is nested too deep.") from None
         except DAMAGE as error:
-            raise damaged(self._path, f"the array '{name}': {_brief(error)}") from error
+            raise InputError(f"{self._path}: the array '{name}' cannot be read: {_brief(error)}.") from error
 
     def _check_bomb(self, name: str, info: zipfile.ZipInfo) -> None:
         ratio = info.file_size / max(1, info.compress_size)
@@ -130,21 +130,15 @@ class Archive:
 def open_archive(path: Path) -> Iterator[Archive]:
     """Open an .npz file; damage anywhere in it is one sentence."""
     try:
-        with path.open("rb") as raw:
-            if raw.read(6) == b"\x93NUMPY":
-                raise InputError(f"{path} is a single array, not an .npz archive of several.")
+        if not zipfile.is_zipfile(path):
+            raise InputError(f"{path} is not an .npz archive; numpy.savez writes one.")
         file = zipfile.ZipFile(path)
     except InputError:
         raise
     except DAMAGE as error:
-        raise damaged(path, _brief(error)) from error
+        raise InputError(f"{path} cannot be read as .npz: {_brief(error)}.") from error
     with file:
         yield Archive(path, file)
-
-
-def damaged(path: Path, reason: str) -> InputError:
-    """One sentence about a file that is no .npz."""
-    return InputError(f"{path} cannot be read as .npz: {reason}.")
 
 
 def _brief(error: BaseException) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,10 +35,10 @@ def items() -> list[Item]:
     root = cache.cache_root()
     found = []
     for path in sorted(root.iterdir()) if root.is_dir() else []:
-        if not path.is_dir() or path.name in (cache.LOCKS, DIGESTS):
+        if not path.is_dir() or path.name == DIGESTS:
             continue
         if path.name.startswith("."):
-            found.append(Item(path.name, _unfinished(root, path), cache.folder_size(path), {}))
+            found.append(Item(path.name, _unfinished(path), cache.folder_size(path), {}))
             continue
         entry = cache.open_entry(path)
         found.append(Item(path.name, "whole" if entry else "damaged", cache.folder_size(path), entry.meta if entry else {}))
@@ -53,11 +55,10 @@ def clear(keys: Sequence[str] = ()) -> tuple[int, list[str]]:
     chosen = [_resolve(key, there) for key in keys] if keys else there
     freed, busy = 0, []
     for key in chosen:
-        with cache.locked(root, _locked_key(key), block=False) as alone:
-            if alone:
-                freed += cache.discard(root / key)
-            else:
-                busy.append(key)
+        if key.startswith(cache.SCRATCH) and _unfinished(root / key) == "being built":
+            busy.append(key)
+        else:
+            freed += cache.discard(root / key)
     if not keys:
         shutil.rmtree(root / DIGESTS, ignore_errors=True)
     return freed, busy
@@ -71,13 +72,23 @@ def _resolve(text: str, there: Sequence[str]) -> str:
     return matches[0]
 
 
-def _locked_key(key: str) -> str:
-    """The key whose lock guards a folder: a scratch folder belongs to the entry it is to become."""
-    return key.removeprefix(cache.SCRATCH) if key.startswith(cache.SCRATCH) else key
-
-
-def _unfinished(root: Path, path: Path) -> str:
+def _unfinished(path: Path) -> str:
+    """Whether somebody is at work in a scratch folder: it is locked, or named after a process that lives."""
     if not path.name.startswith(cache.SCRATCH):
         return "rubbish"
-    with cache.locked(root, _locked_key(path.name), block=False) as alone:
+    name = path.name.removeprefix(cache.SCRATCH)
+    process = re.search(r"-(\d+)-[^-]*$", name)
+    if process is not None and _lives(int(process[1])):
+        return "being built"
+    with cache.locked(path.parent, name, block=False) as alone:
         return "unfinished" if alone else "being built"
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -16,9 +16,8 @@ from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.data.assemble import Common, check_seed
-from fedgsp.data.build import from_rows
-from fedgsp.data.cache import get_or_build, save_array
 from fedgsp.data.csvfile import load_csv
+from fedgsp.data.embedded import load_glyphs
 from fedgsp.data.federated import FederatedData
 from fedgsp.data.hdf5 import load_hdf5
 from fedgsp.data.images import load_images
@@ -26,34 +25,6 @@ from fedgsp.data.leaf import load_leaf
 from fedgsp.data.npz import load_npz
 from fedgsp.data.parquet import load_hub, load_parquet
 from fedgsp.data.progress import Progress, silent
-
-GLYPH_CLASSES = 62
-
-
-def load_glyphs(*, clients: int = 100, seed: int = 0, test: float = 0.1) -> FederatedData:
-    """Procedural handwriting (`fedgsp.data.glyphs`): made here, the same on every machine, cached."""
-    from fedgsp.data.glyphs import VERSION, generate
-
-    def build(folder: Path) -> dict[str, Any]:
-        made = generate(clients, seed)
-        save_array(folder, "features", made.images)
-        save_array(folder, "labels", made.labels)
-        save_array(folder, "offsets", made.offsets)
-        return {"kind": "glyphs", "clients": list(made.names)}
-
-    check_seed(seed)
-    if clients < 1:
-        raise InputError(f"glyphs needs at least one client, not {clients}.")
-    entry = get_or_build(f"glyphs-v{VERSION}-{clients}-{seed}", build)
-    import numpy as np
-
-    offsets = np.asarray(entry.array("offsets"))
-    rows = [np.arange(offsets[k], offsets[k + 1]) for k in range(clients)]
-    data = from_rows(
-        entry.array("features"), entry.array("labels"), entry.meta["clients"], rows, GLYPH_CLASSES,
-        test_fraction=test, data_seed=seed,
-    )  # fmt: skip
-    return replace(data, memo=entry.path)
 
 
 @dataclass(frozen=True)
@@ -108,7 +79,7 @@ def parse(text: str) -> Source:
         return Source(head, None, options)
     path, options = _split_options(text)
     kind = SUFFIXES.get(Path(path).suffix.lower())
-    if kind is None and Path(path).is_dir():
+    if kind is None and path and Path(path).is_dir():
         raise InputError(f"what is in the directory {path}? Say leaf:{path}, parquet:{path}, hdf5:{path} or images:{path}.")
     if kind is None:
         raise InputError(f"unknown data source '{text}': {did_you_mean(head, KINDS)} A path must end in {', '.join(SUFFIXES)}.")
@@ -127,19 +98,22 @@ def load(
     kind = KINDS[parsed.kind]
     accepted = _accepted(kind.load)
     options = _typed_options(parsed, accepted)
-    if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
-        options.setdefault("seed", data_seed)
-    subset = clients
+    if data_seed is not None:
+        check_seed(data_seed)
     if clients is not None and clients < 1:
         raise InputError(f"clients must be at least 1, not {clients}.")
-    if clients is not None and (not kind.takes_path or "partition" in options):
-        options["clients"], subset = clients, None
+    if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
+        options.setdefault("seed", data_seed)
+    made = clients is not None and (not kind.takes_path or "partition" in options)
+    if made:
+        options["clients"] = clients
     data = kind.load(parsed.path, progress=progress, **options) if kind.takes_path else kind.load(**options)
-    if subset is not None:
-        if subset > len(data):
-            raise InputError(f"{source} has {len(data)} clients, not {subset}.")
-        data = data.subset(subset, data_seed or 0)
-    return replace(data, source=source)
+    if clients is None or made:
+        spelled = {key: str(value) for key, value in options.items()}
+        return replace(data, source=absolute(str(replace(parsed, options=spelled))))
+    if clients > len(data):
+        raise InputError(f"{source} has {len(data)} clients, not {clients}.")
+    return data.subset(clients, data_seed or 0)
 
 
 def absolute(source: str) -> str:
