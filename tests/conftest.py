@@ -1,0 +1,22 @@
+"""What all tests share: a data cache of their own, so that none touches the user's, and one math thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepared data of the tests lives in a temporary folder, also for the processes they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDGSP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """The nets of the tests are tiny: more threads would only wait for each other."""
+    torch.set_num_threads(1)
