@@ -76,7 +76,7 @@ def test_memory_stays_that_of_one_value(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_damage_is_named_with_the_place(text: str | bytes, told: str) -> None:
-    with pytest.raises(InputError, match=told) as caught:
+    def read() -> None:
         cursor = stream(text)
         if cursor.at_object():
             for _ in cursor.members():
@@ -84,6 +84,9 @@ def test_damage_is_named_with_the_place(text: str | bytes, told: str) -> None:
         else:
             cursor.value()
         cursor.finish()
+
+    with pytest.raises(InputError, match=told) as caught:
+        read()
     assert "f.json" in str(caught.value)
     assert "near byte" in str(caught.value)
 

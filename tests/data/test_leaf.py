@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +271,7 @@ class TestRefused:
         monkeypatch.setenv("FEDGSP_CACHE", str(tmp_path / "cache"))
         first.write_text(first.read_text()[:-100])
         refused(leaf)
-        assert [name for name in os.listdir(tmp_path / "cache") if name != "digests"] == []
+        assert [file.name for file in (tmp_path / "cache").iterdir() if file.name != "digests"] == []
 
 
 class TestResume:
@@ -313,9 +312,10 @@ class TestResume:
             real(self, part)
             raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(leafconvert._Conversion, "checkpoint", stopping)
+        monkeypatch.setattr(leafconvert._Conversion, "checkpoint", stopping)
+        with pytest.raises(KeyboardInterrupt):
             load_leaf(str(leaf))
+        monkeypatch.setattr(leafconvert._Conversion, "checkpoint", real)
         scratch = next((tmp_path / "cache").glob(".building-*"))
         if harm == "state":
             (scratch / "state.json").write_text('{"intake": {"features": 3}}')

@@ -105,7 +105,7 @@ def write_csv(file: Path, rows: int = 40, sites: int = 4) -> Path:
         lines = csv.writer(out)
         lines.writerow(["age", "dose", "height", "outcome", "site"])
         for k in range(rows):
-            lines.writerow([*rng.normal(size=3).round(4).tolist(), ["ill", "well"][k % 2], f"site-{k % sites}"])
+            lines.writerow([*rng.normal(size=3).round(4).tolist(), ["ill", "well"][k * 7 % 5 % 2], f"site-{k % sites}"])
     return file
 
 

@@ -30,7 +30,7 @@ def inspect(
     source: Source,
     plot: Annotated[Path | None, typer.Option(help="Draw a picture into this file (.png, .pdf, .svg).")] = None,
     clients: Annotated[int | None, typer.Option(help="Use this many clients.")] = None,
-    data_seed: Annotated[int, typer.Option(help="Generated data, partitions, splits, subsets.")] = 0,
+    data_seed: Annotated[int | None, typer.Option(help="Generated data, partitions, splits, subsets.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """How many clients, how large, how skewed, what is wrong with it."""

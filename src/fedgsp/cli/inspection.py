@@ -62,7 +62,7 @@ def _scale(console: Console, found: Inspection) -> None:
     console.print(" ".join(["  0", "".join(line), "100"]))
     console.print("    " + " " * round(skew.place * WIDTH) + "▲ here")
     marks = ", ".join(f"{name} {100 * place:.0f}" for name, place in skew.landmarks.items())
-    console.print(f"    landmarks for clients of these sizes: {marks}", soft_wrap=True)
+    console.print(f"    landmarks: {marks}", soft_wrap=True)
 
 
 def _duplicates(console: Console, found: Inspection) -> None:

@@ -44,6 +44,9 @@ def export(data: FederatedData, to: str, out: Path, progress: Progress = silent)
 
 
 def _export_npz(data: FederatedData, out: Path, progress: Progress) -> None:
+    odd = next((name for name in data.clients if name.endswith("\0")), None)
+    if odd is not None:
+        raise InputError(f"the client name {odd!r} ends in a zero character, which .npz cannot hold; export to leaf.")
     rows, owner, part = _in_order(data)
     with _scratch(out) as place, zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         _write_array(archive, "features", data.features, rows, progress)

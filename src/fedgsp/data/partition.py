@@ -111,7 +111,7 @@ class Quantity:
         """See `Partitioner`."""
         _positive("alpha", self.alpha)
         least = max(1, self.min_size)
-        _enough(len(labels), self.clients, least)
+        _enough(len(labels), self.clients, self.min_size)
         spare = len(labels) - least * self.clients
         cuts = np.floor(np.cumsum(_dirichlet(rng, self.alpha, self.clients))[:-1] * spare).astype(np.int64)
         sizes = least + np.diff(np.concatenate([[0], cuts, [spare]]))

@@ -59,7 +59,7 @@ def _compose(figure: Any, data: FederatedData, found: Inspection) -> None:
     order = order_by_similarity(counts)
     grid = figure.add_gridspec(
         3, 2, width_ratios=(1.75, 1), height_ratios=(1.0, 0.24, 0.30), left=0.05, right=0.975, top=0.875, bottom=0.065,
-        wspace=0.16, hspace=0.42,
+        wspace=0.2, hspace=0.42,
     )  # fmt: skip
     _title(figure, found)
     heat = figure.add_subplot(grid[0, 0])
@@ -78,7 +78,7 @@ def _title(figure: Any, found: Inspection) -> None:
     shape = "x".join(map(str, found.shape)) or "1"
     figure.text(
         0.05, 0.925,
-        f"{found.clients:,} clients, {found.samples:,} samples of {shape} ({found.parts['train']:,} train, "
+        f"{found.clients:,} clients, {found.samples:,} samples of shape {shape} ({found.parts['train']:,} train, "
         f"{found.parts['test']:,} test), {kind}, fingerprint {found.fingerprint[:16]}",
         color=PALE,
     )  # fmt: skip
@@ -136,10 +136,12 @@ def _scale(axes: Any, found: Inspection) -> None:
     like = f", like Dirichlet({found.skew.alpha:.2g})" if found.skew.alpha is not None else ""
     axes.set_title(f"Label skew: {100 * found.skew.place:.0f} of 100{like}; mean EMD {found.skew.emd:.2f}", y=0.92)
     axes.plot([0, 1], [0, 0], color=PALE, linewidth=3, solid_capstyle="round", zorder=1)
-    for name, place in found.skew.landmarks.items():
+    before = -1.0
+    for name, place in sorted(found.skew.landmarks.items(), key=lambda mark: mark[1]):
+        lower, before = (0.45 if place - before < 0.17 and before > 0.2 else 0.0), place
         axes.plot([place], [0], "o", color="white", markeredgecolor=INK, markersize=7, zorder=2)
         side = "left" if place < 0.03 else "right" if place > 0.97 else "center"
-        axes.text(place, -0.45, name, ha=side, va="top", fontsize=8.5)
+        axes.text(place, -0.45 - lower, name, ha=side, va="top", fontsize=8.5)
     axes.plot([found.skew.place], [0.32], "v", color=MARK, markersize=11, zorder=3, clip_on=False)
 
 
@@ -184,6 +186,8 @@ def _class_totals(axes: Any, data: FederatedData) -> None:
     axes.bar(range(len(totals)), totals, color=BAR, width=0.85)
     axes.set_title("Samples of each class" if data.classes else "Training samples in each tenth of the targets")
     axes.set_xlabel("class" if data.classes else "tenth")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
 
 
 def _size_histogram(axes: Any, sizes: NDArray[np.int64]) -> None:
