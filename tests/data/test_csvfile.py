@@ -79,6 +79,14 @@ def test_refused(tmp_path: Path, text: bytes, told: str) -> None:
     assert told in refused(tmp_path / "t.csv")
 
 
+def test_a_file_without_line_breaks_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedgsp.data import csvfile
+
+    monkeypatch.setattr(csvfile, "LONGEST_LINE", 1000)
+    (tmp_path / "t.csv").write_bytes(b"x,y,client\n" + b"1" * 5000)
+    assert "a line of more than 1000 characters" in refused(tmp_path / "t.csv")
+
+
 def test_nothing_there(tmp_path: Path, file: Path) -> None:
     assert "there is no CSV file" in refused(tmp_path / "no.csv")
     assert "is a directory" in refused(tmp_path)

@@ -94,6 +94,12 @@ class TestRefused:
         assert "NaN" in refused(self.table(tmp_path, x=[[1.0], [float("nan")]], y=[1, 2], user=["a", "a"]))
         assert "picture cannot be read" in refused(self.table(tmp_path, image=[b"no png"], y=[1], user=["a"]))
 
+    def test_more_rows_than_bytes(self, tmp_path: Path) -> None:
+        """Run-length encoding makes billions of equal rows a few bytes: the cache would not be."""
+        zeros = np.zeros(500_000)
+        file = self.table(tmp_path, x=zeros, y=zeros.astype(int), user=zeros.astype(int))
+        assert "claims 500000 rows in" in refused(file)
+
     def test_a_label_that_does_not_fit(self, tmp_path: Path) -> None:
         write_parquet(tmp_path / "t.parquet")
         assert "out of range for 5 classes" in refused(tmp_path / "t.parquet", classes=5)

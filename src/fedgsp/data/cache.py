@@ -113,8 +113,8 @@ def _build(target: Path, scratch: Path, build: Callable[[Path], dict[str, Any]],
     try:
         try:
             made = build(scratch)
-        except (KeyboardInterrupt, SystemExit):
-            keep = resumable
+        except BaseException as error:
+            keep = resumable and not isinstance(error, Exception)  # told to stop: what is done will be of use
             raise
         sizes = {file.name: file.stat().st_size for file in sorted(scratch.iterdir())}
         meta = {"schema": SCHEMA, "key": target.name, "made": round(time.time()), "sizes": sizes, **made}

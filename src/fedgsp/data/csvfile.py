@@ -8,7 +8,7 @@ import io
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from fedgsp.data.progress import Progress, silent
 VERSION = 1
 BLOCK_ROWS = 2048
 MOST_COLUMNS = 100_000
+LONGEST_LINE = 1 << 24
 
 
 def load_csv(
@@ -57,7 +58,7 @@ def _convert(file: Path, folder: Path, wanted: tuple[str, str, str], central: bo
     total = file.stat().st_size
     try:
         with file.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
-            lines = csv.reader(text, strict=True)
+            lines = csv.reader(_lines(text, file), strict=True)
             header = next(lines, [])
             label, client, features = _columns(header, wanted, central, str(file))
             targets = _Targets()
@@ -102,6 +103,14 @@ def _columns(header: list[str], wanted: tuple[str, str, str], central: bool, whe
     if not features:
         raise InputError(f"{where} has no columns left for the features.")
     return header.index(label), None if client is None else header.index(client), features
+
+
+def _lines(text: TextIO, file: Path) -> Iterator[str]:
+    """Lines of bounded length: a file without line breaks must not be read whole."""
+    while line := text.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise InputError(f"{file} has a line of more than {LONGEST_LINE} characters; it is not a CSV file.")
+        yield line
 
 
 def _blocks(lines: Any, width: int, file: Path) -> Iterator[tuple[int, list[list[str]]]]:

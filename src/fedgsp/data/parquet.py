@@ -28,6 +28,7 @@ from fedgsp.data.progress import Progress, silent
 
 VERSION = 1
 BATCH = 1024
+MOST_ROWS_A_BYTE = 64
 SPLITS = {"train": TRAIN, "validation": VALIDATION, "valid": VALIDATION, "test": TEST}
 MOST_UNPACKED = 1000
 """A file may claim at most so many times its own size: a damaged or hostile footer must not exhaust memory."""
@@ -130,6 +131,8 @@ def _read(
     groups = [table.metadata.row_group(k) for k in range(table.metadata.num_row_groups)]
     if sum(max(0, group.total_byte_size) for group in groups) > MOST_UNPACKED * size + (1 << 24):
         raise InputError(f"{file} claims to unpack more than {MOST_UNPACKED}-fold; it is damaged or hostile.")
+    if table.metadata.num_rows > MOST_ROWS_A_BYTE * size:
+        raise InputError(f"{file} claims {table.metadata.num_rows} rows in {size} bytes; it is damaged or hostile.")
     owner = pick(there, columns["client"], CLIENT, "client", where)
     if owner is None and not central:
         must(None, "client", "client", there, where)

@@ -136,12 +136,15 @@ def _scale(axes: Any, found: Inspection) -> None:
     like = f", like Dirichlet({found.skew.alpha:.2g})" if found.skew.alpha is not None else ""
     axes.set_title(f"Label skew: {100 * found.skew.place:.0f} of 100{like}; mean EMD {found.skew.emd:.2f}", y=0.92)
     axes.plot([0, 1], [0, 0], color=PALE, linewidth=3, solid_capstyle="round", zorder=1)
-    before = -1.0
+    ends = [-1.0] * len(found.skew.landmarks)  # where the names in each line end: a name that would overlap goes lower
     for name, place in sorted(found.skew.landmarks.items(), key=lambda mark: mark[1]):
-        lower, before = (0.45 if place - before < 0.17 and before > 0.2 else 0.0), place
         axes.plot([place], [0], "o", color="white", markeredgecolor=INK, markersize=7, zorder=2)
         side = "left" if place < 0.03 else "right" if place > 0.97 else "center"
-        axes.text(place, -0.45 - lower, name, ha=side, va="top", fontsize=8.5)
+        width = 0.009 * len(name)
+        left = place - width * {"left": 0.0, "center": 0.5, "right": 1.0}[side]
+        line = next(k for k, end in enumerate(ends) if left > end)
+        ends[line] = left + width
+        axes.text(place, -0.45 - 0.45 * line, name, ha=side, va="top", fontsize=8.5)
     axes.plot([found.skew.place], [0.32], "v", color=MARK, markersize=11, zorder=3, clip_on=False)
 
 
