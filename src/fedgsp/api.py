@@ -21,6 +21,7 @@ from fedgsp.run.observers import Observer
 from fedgsp.run.replay import Replay
 from fedgsp.run.replay import replay as replay_run
 from fedgsp.run.result import RunResult
+from fedgsp.run.setup import IN_MEMORY
 
 Model = str | Callable[..., nn.Module] | nn.Module
 
@@ -50,8 +51,8 @@ def train(
 ) -> RunResult:
     """Train a method on a federation.
 
-    `method` is a name (`fedgsp.methods()`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model` a
-    name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
+    `method` is a name (see `fedgsp.METHODS`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model`
+    a name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
     that can be resumed; without it nothing is written. `lr`, `batch_size` and `epochs` replace those of the method.
     """
     chosen = named(method) if isinstance(method, str) else method
@@ -112,4 +113,4 @@ def _source_of(data: str | FederatedData) -> str:
         return absolute(data)
     if not isinstance(data, FederatedData):
         raise InputError(f"data is a source text or a FederatedData, not {type(data).__name__}.")
-    return data.source or "memory"
+    return data.source or IN_MEMORY

@@ -38,6 +38,8 @@ class Method:
                 f"[{where}] has no entry '{unknown[0]}': {did_you_mean(unknown[0], ('name', 'planner', 'local', 'server'))}"
             )
         name = table.get("name", "custom")
+        if not isinstance(name, str):
+            raise InputError(f"[{where}] name must be a text, not {name!r}.")
         roles = {role: decode(role, table[role], f"{where}.{role}") for role in ("planner", "local", "server") if role in table}
         if len(roles) == 3:
             return cls(name=name, **roles)

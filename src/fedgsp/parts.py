@@ -7,7 +7,6 @@ a part sits in (`growth`, `grouper`, `local`, ...) says which kinds fit there. A
 
 from __future__ import annotations
 
-import importlib
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from fedgsp.client.rules import SGD
 from fedgsp.client.schedule import Cosine, Decay, Steady
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.imports import import_named
 from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
 from fedgsp.server import Mean
 
@@ -42,6 +42,8 @@ def kind_of(part: Any) -> str:
 
 def encode(part: Any) -> dict[str, Any]:
     """A part as plain data: its kind and every parameter, complete."""
+    if not is_dataclass(part):
+        raise InputError(f"the part {kind_of(part)} is not a dataclass, so its parameters cannot be recorded; make it one.")
     table: dict[str, Any] = {"kind": kind_of(part)}
     hints = typing.get_type_hints(type(part))
     for field in fields(part):
@@ -54,9 +56,12 @@ def encode(part: Any) -> dict[str, Any]:
 
 
 def decode(role: str, table: Any, where: str) -> Any:
-    """A part from plain data; `where` names the place in the config for the sentence that refuses it."""
+    """A part from plain data; `where` names the place in the config for the sentence that refuses it.
+
+    A role that is not in the table (a field of a part of the user's own) takes a part of any kind.
+    """
     if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
-        raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(KINDS[role]))}.")
+        raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(_kinds(role)))}.")
     cls = part_class(role, table["kind"], where)
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in fields(cls) if field.name not in UNSPELLED}
@@ -66,7 +71,7 @@ def decode(role: str, table: Any, where: str) -> Any:
             continue
         if name not in known:
             raise InputError(f"{where} (kind '{table['kind']}') has no parameter '{name}': {did_you_mean(name, known)}")
-        if name in KINDS:
+        if name in KINDS or (isinstance(value, dict) and "kind" in value):
             values[name] = decode(name, value, f"{where}.{name}")
         else:
             values[name] = checked(value, hints.get(name, Any), f"{where}.{name}")
@@ -75,27 +80,29 @@ def decode(role: str, table: Any, where: str) -> Any:
     ]  # fmt: skip
     if missing:
         raise InputError(f"{where} (kind '{table['kind']}') needs a value for '{missing[0]}'.")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:  # the checks of a user's own part
+        raise InputError(f"{where} (kind '{table['kind']}') cannot be made: {error}.") from error
+
+
+def _kinds(role: str) -> Mapping[str, type]:
+    return KINDS[role] if role in KINDS else {word: cls for kinds in KINDS.values() for word, cls in kinds.items()}
 
 
 def part_class(role: str, kind: str, where: str) -> type:
     """The class that a kind stands for in a role, ours or the user's own."""
     if ":" not in kind:
-        if kind not in KINDS[role]:
-            raise InputError(f"{where}: unknown kind '{kind}': {did_you_mean(kind, KINDS[role])}")
-        return KINDS[role][kind]
+        if kind not in _kinds(role):
+            raise InputError(f"{where}: unknown kind '{kind}': {did_you_mean(kind, _kinds(role))}")
+        return _kinds(role)[kind]
     module, _, attribute = kind.partition(":")
     if module == "__main__" or "<locals>" in attribute:
         raise InputError(
             f"{where}: '{kind}' was defined in a script or notebook and cannot be found from here; "
             f"pass the method in Python: fedgsp.resume(directory, method=...)."
         )
-    try:
-        found: Any = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"{where}: cannot import '{kind}': {error}.") from error
+    found = import_named(kind, f"{where}: cannot import")
     if not (isinstance(found, type) and is_dataclass(found)):
         raise InputError(f"{where}: '{kind}' is not a dataclass, so its parameters cannot be read.")
     return found
@@ -108,6 +115,13 @@ def checked(value: Any, hint: Any, where: str) -> Any:
         if value not in options:
             raise InputError(f"{where} must be one of {', '.join(map(repr, options))}, not {value!r}.")
         return value
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, (list, tuple)):  # TOML has lists only
+            raise InputError(f"{where} must be a list, not {value!r}.")
+        hints = options[:1] * len(value) if options[-1:] == (...,) else options
+        if len(hints) != len(value):
+            raise InputError(f"{where} must have {len(hints)} values, not {len(value)}.")
+        return tuple(checked(item, of, f"{where}[{i}]") for i, (item, of) in enumerate(zip(value, hints, strict=True)))
     wanted = [o for o in (options or (hint,)) if o in (int, float, str, bool)]
     if not wanted:
         return value
@@ -115,7 +129,7 @@ def checked(value: Any, hint: Any, where: str) -> Any:
         fits = bool in wanted
     elif isinstance(value, int):
         fits = int in wanted or float in wanted
-        value = value if int in wanted else float(value)
+        value = float(value) if fits and int not in wanted else value
     else:
         fits = type(value) in wanted
     if not fits:

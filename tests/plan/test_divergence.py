@@ -137,6 +137,7 @@ def test_z_is_euclidean_unless_told_and_zero_for_one_group() -> None:
     assert objective_z(SUMS) == objective_z(SUMS, "euclid")
     one = objective_z(SUMS[:1])
     assert (one.total, one.pairs, one.mean) == (0, 0, 0)
+    assert (objective_z(SUMS[:2]).total, objective_z(SUMS[:2]).pairs) == (4, 1)
     assert objective_z(np.ones((4, 3))).total == 0
 
 

@@ -21,9 +21,7 @@ def half_squares(points: Counts, labels: Counts) -> float:
 
 @pytest.mark.parametrize("distance", ["squared", "euclid"])
 @pytest.mark.parametrize(("points", "clusters"), [(6, 2), (6, 3), (8, 2)])
-def test_the_assignment_to_the_final_centroids_is_the_cheapest_there_is(
-    points: int, clusters: int, distance: Distance
-) -> None:
+def test_the_assignment_to_the_final_centroids_is_the_cheapest_there_is(points: int, clusters: int, distance: Distance) -> None:
     every_labelling = np.array(sorted(set(permutations(np.repeat(np.arange(clusters), points // clusters).tolist()))))
     for seed in range(8):
         counts = np.random.default_rng(seed).integers(0, 12, (points, 3))
@@ -78,6 +76,14 @@ def test_tau_reaches_the_clustering(counts_60: Counts) -> None:
     assert not np.array_equal(brief, thorough)
 
 
+def test_the_distance_reaches_the_clustering(counts_60: Counts) -> None:
+    squared, euclid = (
+        [ICG(distance=distance, n_groups=10, random_state=seed).fit(counts_60).labels_.tolist() for seed in range(4)]
+        for distance in get_args(Distance)
+    )
+    assert squared != euclid
+
+
 def test_clear_kinds_of_clients_are_found_and_every_group_has_one_of_each() -> None:
     kinds = np.repeat(np.arange(4), 5)
     counts = 100 * np.eye(4, dtype=np.int64)[kinds] + np.random.default_rng(0).integers(0, 5, (20, 4))
@@ -97,16 +103,28 @@ def test_the_number_of_clusters_and_their_size() -> None:
 
 
 def test_a_start_is_drawn_by_squared_distance() -> None:
-    points = np.array([[0.0], [1.0], [3.0], [3.0]])
+    points = np.array([[0.0], [1.0], [2.0], [2.0]])
     rng, draws = np.random.default_rng(0), 6000
     starts = np.array([plus_plus_start(points, 2, rng) for _ in range(draws)])
     assert np.abs(np.bincount(starts[:, 0]) / draws - 1 / 4).max() < 5 * np.sqrt(3 / 16 / draws)
     after_first = starts[starts[:, 0] == 0, 1]
     share = np.bincount(after_first, minlength=4) / len(after_first)
-    assert share[0] == 0
-    assert np.abs(share - np.array([0, 1, 9, 9]) / 19).max() < 5 * np.sqrt(0.25 / len(after_first))
+    expected = np.array([0, 1, 4, 4]) / 9
+    assert (np.abs(share - expected) <= 5 * np.sqrt(expected * (1 - expected) / len(after_first))).all()
     third = np.array([plus_plus_start(points, 3, rng) for _ in range(500)])
-    assert all({points[row, 0] for row in start} == {0, 1, 3} for start in third)  # the nearest drawn row counts
+    assert all({points[row, 0] for row in start} == {0, 1, 2} for start in third)  # the nearest drawn row counts
+
+
+class Lowest(np.random.Generator):
+    """Every draw is the lowest there is."""
+
+    def random(self, *args: object, **kwargs: object) -> float:  # type: ignore[override]
+        return 0.0
+
+
+def test_a_row_without_distance_is_not_drawn_even_by_a_draw_of_zero() -> None:
+    start = plus_plus_start(np.array([[0.0], [0.0], [5.0]]), 2, Lowest(np.random.PCG64(0)))
+    assert start.tolist() == [0, 2]
 
 
 def test_twins_are_never_drawn_twice() -> None:
@@ -171,10 +189,12 @@ def test_proposition_2_in_the_mean(counts_60: Counts) -> None:
 
 def test_groups_are_more_alike_than_random_ones(counts_60: Counts) -> None:
     means = {
-        kind: np.mean([
-            objective_z(group_sums(counts_60, kind(n_groups=10, random_state=seed).fit(counts_60).labels_)).mean
-            for seed in range(10)
-        ])
+        kind: np.mean(
+            [
+                objective_z(group_sums(counts_60, kind(n_groups=10, random_state=seed).fit(counts_60).labels_)).mean
+                for seed in range(10)
+            ]
+        )
         for kind in (ICG, Random)
     }
     assert means[ICG] < 0.8 * means[Random]

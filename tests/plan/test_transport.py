@@ -61,7 +61,7 @@ def test_real_valued_costs_up_to_rounding() -> None:
 
 def test_the_given_prices_are_left_alone() -> None:
     prices = np.zeros(2)
-    assign_equally(np.array([[0.0, 5.0], [0.0, 9.0]]), prices)
+    assert assign_equally(np.array([[0.0, 5.0], [0.0, 9.0]]), prices).labels.tolist() == [1, 0]
     assert prices.tolist() == [0, 0]
 
 

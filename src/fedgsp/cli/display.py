@@ -16,6 +16,7 @@ from rich.text import Text
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone
 from fedgsp.run.observers import Observer
+from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup
 
@@ -26,6 +27,11 @@ MOST_CHAINS_SHOWN = 12
 def display(place: Path | None) -> Observer:
     """The live display on a terminal, plain lines elsewhere."""
     return LiveDisplay(place) if sys.stdout.isatty() else PlainLines(place)
+
+
+def plain_console() -> Console:
+    """A console that takes texts as they are, and does not wrap lines for a pipe."""
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def sparkline(values: list[float], width: int = 40) -> str:
@@ -110,7 +116,7 @@ class LiveDisplay(Observer):
     """Progress over rounds with the time left, this round's chains advancing, and the accuracy as a sparkline."""
 
     def __init__(self, place: Path | None, console: Console | None = None) -> None:
-        self._console = console or Console()
+        self._console = console or plain_console()
         self._place = place
         self._setup: Setup | None = None
         self._journal: list[dict[str, Any]] = []
@@ -154,12 +160,8 @@ class LiveDisplay(Observer):
         self._journal.append(entry)
         self._round_seconds.append(time.monotonic() - self._began)
 
-    def ended(self, result: RunResult) -> None:
-        """Close the live view."""
-        self.stop()
-
-    def stop(self) -> None:
-        """Give the terminal back; may be called twice."""
+    def closed(self) -> None:
+        """Give the terminal back."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -195,25 +197,24 @@ class LiveDisplay(Observer):
 
 def show_summary(result: RunResult) -> None:
     """What came out, what it cost, where it is, and what to type next."""
-    facts, console = result.facts, Console()
+    console = plain_console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for row in _summary_rows(result):
         table.add_row(*row)
     console.print(table)
-    if facts["status"] == "finished" and not result.facts["timings"]["peak_memory"]:
-        console.print(f"{result.directory} had already finished its {result.rounds} rounds.")
     if result.directory is not None:
         console.print(f"next: fedgsp resume {result.directory} --rounds {result.rounds * 2}", soft_wrap=True)
 
 
 def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
+    evaluations = min(FINAL_EVALUATIONS, sum("loss" in entry for entry in result.journal))
     facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
     if score in summary.final and summary.best is not None:
         rows.append(
             (
                 score,
-                f"{summary.final[score]:.4f} (mean of the last 10 evaluations), "
+                f"{summary.final[score]:.4f} (mean of the last {evaluations} evaluations), "
                 f"best {summary.best[score]:.4f} in round {summary.best['round']}",
             )
         )

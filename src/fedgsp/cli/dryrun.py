@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from fedgsp.cli.display import duration, headline, size
+from fedgsp.cli.display import duration, headline, plain_console, size
 from fedgsp.run.forecast import Forecast, forecast
 from fedgsp.run.setup import Setup
 
@@ -18,10 +18,9 @@ def show_dry_run(setup: Setup, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(expected.as_dict(), indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = plain_console()
     console.print(headline(setup))
     for note in setup.notes:
         console.print(f"note: {note}", style="yellow")

@@ -31,10 +31,11 @@ def evaluate(
 
 
 def _show(verdict: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from fedgsp.cli.display import plain_console
+
+    console = plain_console()
     console.print(
         f"{verdict['method']} after {verdict['round']} rounds, {verdict['part']} samples of {verdict['data']['source']}: "
         f"{verdict['clients']} clients, {verdict['samples']} samples"

@@ -4,45 +4,47 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 import typer
 
-from fedgsp.core.errors import FedgspError
+from fedgsp.core.errors import FedgspError, Terminated
 from fedgsp.core.version import __version__
-
-app = typer.Typer(
-    help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the run ends as after Ctrl-C, with its own exit code."""
 
 
 def _on_terminate(_: int, __: FrameType | None) -> None:
     raise Terminated
 
 
-@app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
     if version:
         typer.echo(f"fedgsp {__version__}")
         raise typer.Exit
 
 
-def main() -> None:
-    """Run the command line."""
+def build_app() -> typer.Typer:
+    """All commands, put together anew, so that `main` can be called again and again in one process."""
     from fedgsp.cli import data, evaluate, methods, run
 
-    run.register(app)
-    evaluate.register(app)
-    methods.register(app)
-    data.register(app)
+    app = typer.Typer(
+        help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for commands in (run, evaluate, methods, data):
+        commands.register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line."""
+    app = build_app()
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # models and parts of the user's own are usually in the folder they stand in
     signal.signal(signal.SIGTERM, _on_terminate)
     try:
         code = app(standalone_mode=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,28 @@ def build_config(
         table["method"] = named(method).encode()
     for section, entries in sections.items():
         table[section].update({name: value for name, value in entries.items() if value is not None})
-    table["data"]["source"] = absolute(table["data"]["source"])
-    if table["model"].get("init"):
-        table["model"]["init"] = str(Path(table["model"]["init"]).resolve())
+    constant = table["method"]["planner"].get("growth", {}).get("kind") == "constant"
     for path, value in parts.items():
-        if value is not None:
+        if value is not None and path == "planner.growth.beta" and constant:
+            _place(table, "method.planner.growth.count", value)
+        elif value is not None:
             _place(table, f"method.{path}", value)
     for text in sets:
         path, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--set wants PATH=VALUE, not '{text}'.")
         _place(table, path.strip(), _literal(value.strip()))
-    return from_dict(table, str(file) if file else "the options")
+    return _with_whole_paths(from_dict(table, str(file) if file else "the options"))
+
+
+def _with_whole_paths(config: RunConfig) -> RunConfig:
+    """Paths made absolute, so that a recorded run does not depend on where it was started."""
+    init = config.model.init
+    return replace(
+        config,
+        data=replace(config.data, source=absolute(config.data.source)),
+        model=replace(config.model, init=str(Path(init).resolve()) if init else None),
+    )
 
 
 def growth_parts(kind: str | None, alpha: float | None, beta: int | None) -> dict[str, Any]:

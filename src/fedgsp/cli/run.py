@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from fedgsp.core.errors import Terminated
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +86,9 @@ def run(
         show_dry_run(setup, as_json)
         return
     place = out or _default_place(setup.config.method.name)
-    _finish(drive.start(setup, place, _observers(quiet, as_json, place)), quiet, as_json)
+    with _hint_on_interrupt(place):
+        result = drive.start(setup, place, _observers(quiet, as_json, place))
+    _finish(result, quiet, as_json)
 
 
 def resume(
@@ -97,10 +103,17 @@ def resume(
     """Go on with a run that was stopped, to the same bits as if it never had been."""
     from fedgsp.run import drive
 
-    result = drive.resume(
-        directory, rounds=rounds, workers=_workers(workers), previous=previous, other_numerics=other_numerics,
-        observers=_observers(quiet, as_json, directory),
-    )  # fmt: skip
+    with _hint_on_interrupt(directory):
+        result = drive.resume(
+            directory,
+            rounds=rounds,
+            workers=_workers(workers),
+            previous=previous,
+            other_numerics=other_numerics,
+            observers=_observers(quiet, as_json, directory),
+        )
+    if not (quiet or as_json) and not result.trained_now:
+        typer.echo(f"{directory} had already come to its end after {result.rounds} rounds; --rounds trains on.")
     _finish(result, quiet, as_json)
 
 
@@ -123,6 +136,17 @@ def replay(
         typer.echo(f"{directory}: round {verdict.rounds + 1} differs: {verdict.differs}.", err=True)
     if verdict.differs is not None:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _hint_on_interrupt(place: Path) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM say how to go on."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        if (place / "config.toml").exists():
+            typer.echo(f"fedgsp: interrupted; nothing finished is lost. Go on with: fedgsp resume {place}", err=True)
+        raise
 
 
 def _observers(quiet: bool, as_json: bool, place: Path | None) -> list[Any]:

@@ -75,10 +75,11 @@ class Trainer:
                 optimizer.step()
                 steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
         metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(visit)}
-        if not math.isfinite(metrics["loss"]):
+        what = "loss" if not math.isfinite(metrics["loss"]) else "model" if not _finite(self.model) else None
+        if what is not None:
             raise Diverged(
-                f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its loss is "
-                f"{metrics['loss']}; try a smaller learning rate than {lr:g}."
+                f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
+                f"any more; try a smaller learning rate than {lr:g}."
             )
         bytes_up = total_bytes(model_tensors(self.model))
         return HopReport(
@@ -93,3 +94,9 @@ class Trainer:
             x, y = x.to(self.device), y.to(self.device)
             for at in range(0, len(y), size):
                 yield x[at : at + size], y[at : at + size]
+
+
+def _finite(model: nn.Module) -> bool:
+    """Whether all parameters are finite: the sum of a tensor is not if one of its values is not."""
+    with torch.no_grad():
+        return all(bool(parameter.sum().isfinite()) for parameter in model.parameters())

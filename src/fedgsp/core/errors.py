@@ -31,8 +31,14 @@ class Diverged(RunFailed):
     """Training produced values that are not finite, or far too large to be averaged."""
 
 
+class Terminated(BaseException):
+    """The process was told to stop (SIGTERM): a run ends as after Ctrl-C, which command-line frameworks treat their own way."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence that helps a person who mistyped a name: the nearest known one, else all of them."""
     names = sorted(known)
+    if not names:
+        return "there is none to choose from."
     near = difflib.get_close_matches(word, names, n=1)
     return f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(names)}."

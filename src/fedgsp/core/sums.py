@@ -3,7 +3,8 @@
 Every product weight * value is split on two fixed grids of powers of two (a coarse and a fine one, the same for every
 addend of a round) and added in float64. Multiples of a grid below 2**53 of them add without rounding, hence addition is
 associative and commutative to the bit: any number of workers, any order of arrival, any tree of partial sums gives the same
-model. The fine grid keeps what the coarse one drops, so the mean of equal models is that model, to the bit.
+model. The fine grid keeps what the coarse one drops, so the mean of equal float32 models is that model, to the bit, but for
+values some 2**-37 of the largest (or of 1): these are kept to within 2**-50 or so.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from fedgsp.core.tensors import Tensors
 
 HEADROOM_BITS = 16
 """A value may outgrow the start model's largest entry (at least 1) by this many bits before it counts as diverged."""
+COUNTER_BITS = 31
+"""The same for whole numbers: a counter (BatchNorm's batches) starts at 0 and grows with every step of a long chain."""
 SUM_BITS = 50
 """Partial sums stay below 2**SUM_BITS grid units: two bits under float64's 53 for the rounding trick below."""
 MOST_ADDENDS_BITS = 20
@@ -37,9 +40,10 @@ class _Grid:
     def __init__(self, like: torch.Tensor, weight_bits: int) -> None:
         largest = float(like.detach().abs().max()) if like.numel() else 0.0
         scale_bits = _power_of_two_above(max(1.0, largest))
-        coarse = weight_bits + scale_bits + HEADROOM_BITS - SUM_BITS
+        headroom = HEADROOM_BITS if like.is_floating_point() else COUNTER_BITS
+        coarse = weight_bits + scale_bits + headroom - SUM_BITS
         fine = coarse + MOST_ADDENDS_BITS - SUM_BITS
-        self.limit = 2.0 ** (scale_bits + HEADROOM_BITS)
+        self.limit = 2.0 ** (scale_bits + headroom)
         self.round_coarse = 1.5 * 2.0 ** (coarse + 52)  # adding and subtracting it rounds to a multiple of 2**coarse
         self.round_fine = 1.5 * 2.0 ** (fine + 52)
         self.key = (coarse, fine)
@@ -49,7 +53,7 @@ class _Grid:
     def add(self, values: torch.Tensor, weight: float) -> None:
         for begin in range(0, values.numel(), BLOCK):
             part = slice(begin, begin + BLOCK)
-            rest = values[part].double().mul_(weight)
+            rest = values[part].to(torch.float64, copy=True).mul_(weight)  # a copy: the addend is not ours
             rounded = rest.add(self.round_coarse).sub_(self.round_coarse)
             self.coarse[part] += rounded
             rest.sub_(rounded)

@@ -122,13 +122,10 @@ def _build(target: Path, scratch: Path, build: Callable[[Path], dict[str, Any]],
         for file in scratch.iterdir():
             _sync(file)
         _sync(scratch)
-        if open_entry(target) is None:  # a damaged or old entry; a whole one is another process's, and may be in use
-            discard(target)
-        try:
-            scratch.rename(target)
-        except OSError:
-            if open_entry(target) is None:
-                raise
+        with locked(target.parent, f"{target.name}.install"):
+            if open_entry(target) is None:  # absent, damaged or old; a whole one is another process's, and may be in use
+                discard(target)
+                scratch.rename(target)
         _sync(target.parent)
     except OSError as error:
         raise InputError(f"cannot write the data cache {target.parent}: {error.strerror or error}.") from error

@@ -21,7 +21,8 @@ class InlineEngine:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._walker = Walker.of(job)
+        with _OneThread():
+            self._walker = Walker.of(job)
 
     def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
         """See `Engine.run`."""

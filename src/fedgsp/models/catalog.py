@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.imports import import_named
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.models.cnn import leaf_cnn, small_cnn
 
@@ -47,7 +47,8 @@ def resolve(model: str | Callable[..., nn.Module] | nn.Module, shape: tuple[int,
         return built
 
     try:
-        build()
+        with torch.random.fork_rng(devices=[]):
+            build()
     except InputError:
         raise
     except Exception as error:
@@ -59,10 +60,10 @@ def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.
     """The weights a run starts from: drawn with `seed`, without touching the caller's random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        tensors = clone(dict(equip(spec.build()).state_dict()))
-    if not tensors:
-        raise InputError(f"the model '{spec.name}' has no parameters, so there is nothing to train.")
-    return tensors
+        module = equip(spec.build())
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise InputError(f"the model '{spec.name}' has no parameters that can be trained, so there is nothing to do.")
+    return clone(dict(module.state_dict()))
 
 
 def load_initial(path: str | Path, like: Tensors) -> Tensors:
@@ -87,21 +88,14 @@ def load_initial(path: str | Path, like: Tensors) -> Tensors:
 
 
 def _imported(name: str) -> Callable[..., nn.Module]:
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise InputError(
             f"unknown model '{name}': {did_you_mean(name, BUILT_IN)} A model of your own is spelled package.module:callable."
         )
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot import the model '{name}': {error}.") from error
+    found: Callable[..., nn.Module] = import_named(name, "cannot import the model")
     if not callable(found):
         raise InputError(f"the model '{name}' is not callable.")
-    callable_found: Callable[..., nn.Module] = found
-    return callable_found
+    return found
 
 
 def _name_of(factory: Callable[..., nn.Module]) -> str:

@@ -107,9 +107,7 @@ def equal_size_clusters(
     return Clustering(found.labels, sums / size, tuple(objective), converged)
 
 
-def _costs(
-    points: NDArray[np.float64], sums: NDArray[np.float64], size: int, distance: Distance
-) -> NDArray[np.float64]:
+def _costs(points: NDArray[np.float64], sums: NDArray[np.float64], size: int, distance: Distance) -> NDArray[np.float64]:
     """What it costs (n, L) to put each point into each cluster.
 
     For "squared" it is size^2 * ||V - C||^2 less the part size^2 * ||V||^2 that is the same for all clusters.

@@ -72,8 +72,10 @@ class Grouped:
 
     def __post_init__(self) -> None:
         if not 0 < require_real("Grouped", "kappa", self.kappa) <= 1:
-            raise InputError(f"Grouped: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of groups "
-                             "that train in a round.")
+            raise InputError(
+                f"Grouped: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of groups "
+                "that train in a round."
+            )
         require_choice("Grouped", "order", self.order, get_args(Order))
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:

@@ -70,7 +70,7 @@ def assign_equally(cost: NDArray[np.float64], prices: NDArray[np.float64] | None
     if points % clusters:
         raise ValueError(f"{points} points cannot be shared equally by {clusters} clusters")
     size = points // clusters
-    prices = np.zeros(clusters) if prices is None else prices.copy()
+    prices = np.zeros(clusters) if prices is None else prices
     labels = (cost + prices).argmin(axis=1).astype(np.int64)
     moves = _Moves(cost, labels)
     load = np.bincount(labels, minlength=clusters)

@@ -25,7 +25,7 @@ SCHEMA = 1
 class RunSection:
     """How long, with which seed, on what, and how it is judged."""
 
-    rounds: int = 30
+    rounds: int = 60
     seed: int = 0
     workers: int | str = "auto"
     device: str = "cpu"
@@ -96,9 +96,10 @@ class RunConfig:
     def identity(self, fingerprint: str) -> str:
         """A digest of what decides the bits of the model: not of how many rounds, how many workers, or what is reported."""
         table = self.as_dict()
-        run = {key: table["run"][key] for key in ("seed", "device", "holdout_clients")}
+        held_out = self.run.holdout_clients
         decisive = {
-            "run": run,
+            "run": {key: table["run"][key] for key in ("seed", "device")},
+            "holdout": [held_out, self.data.seed] if held_out else None,  # the data's seed draws who is held out
             "data": fingerprint,
             "model": table["model"],
             "method": {key: value for key, value in table["method"].items() if key != "name"},

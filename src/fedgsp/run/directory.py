@@ -80,7 +80,7 @@ class RunDirectory:
         """A new directory for a new run."""
         try:
             path.mkdir(parents=True, exist_ok=True)
-            taken = any(entry.name != ".lock" for entry in path.iterdir())
+            taken = any(not entry.name.startswith(".") for entry in path.iterdir())
         except OSError as error:
             raise InputError(f"cannot create the run directory {path}: {error.strerror}.") from error
         if taken:
@@ -121,6 +121,9 @@ class RunDirectory:
         self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
         self._events = LineLog(self.path / "events.jsonl", keep=None if bookmark else 0)
         _end_cut_line(self._events)
+        for folder in (self.path, self.path / "checkpoint"):
+            for scratch in folder.glob(".*.tmp"):  # what a killed process had begun to write
+                scratch.unlink(missing_ok=True)
         self.event(**event)
         if bookmark is None:
             self._plans.append({"schema": SCHEMA, "clients": list(clients)}, sync=True)
@@ -151,19 +154,6 @@ class RunDirectory:
     def latest(self, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
         """See `latest_checkpoint`."""
         return latest_checkpoint(self.path, previous=previous)
-
-    def journal(self, bookmark: Bookmark) -> list[dict[str, Any]]:
-        """The journal as the checkpoint knew it."""
-        for name, size in (("journal.jsonl", bookmark.journal_bytes), ("plans.jsonl", bookmark.plans_bytes)):
-            file = self.path / name
-            if not file.exists() or file.stat().st_size < size:
-                raise InputError(
-                    f"{file} is shorter than its checkpoint says, so the run cannot be resumed; restore it from a copy."
-                )
-        try:
-            return list(read_lines(self.path / "journal.jsonl", bookmark.journal_bytes))
-        except ValueError as error:
-            raise InputError(f"{self.path / 'journal.jsonl'} is damaged: {error}.") from error
 
     def close(self) -> None:
         """Let go of the directory; may be called twice."""
@@ -202,6 +192,18 @@ def _offer(run: Path, earlier: list[Path]) -> str:
             state, _ = checkpoint.load(path)
             return f"The one before it (round {state.round}) is whole: fedgsp resume {run} --previous"
     return "No earlier one is whole either."
+
+
+def read_journal(run: Path, bookmark: Bookmark) -> list[dict[str, Any]]:
+    """A run's journal as a checkpoint knew it."""
+    for name, size in (("journal.jsonl", bookmark.journal_bytes), ("plans.jsonl", bookmark.plans_bytes)):
+        file = run / name
+        if not file.exists() or file.stat().st_size < size:
+            raise InputError(f"{file} is shorter than its checkpoint says, so the run cannot go on; restore it from a copy.")
+    try:
+        return list(read_lines(run / "journal.jsonl", bookmark.journal_bytes))
+    except ValueError as error:
+        raise InputError(f"{run / 'journal.jsonl'} is damaged: {error}.") from error
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.core.errors import InputError, RunFailed, Terminated
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.data import FederatedData
@@ -20,7 +22,7 @@ from fedgsp.engine.job import Engine
 from fedgsp.methods import Method
 from fedgsp.models import Task
 from fedgsp.run.config import RunConfig
-from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
+from fedgsp.run.directory import NoRecord, Recorder, RunDirectory, read_journal
 from fedgsp.run.files import CannotWrite, read_lines
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
@@ -84,9 +86,12 @@ def resume(
             state, bookmark, journal = setup.config.method.server.init(setup.initial), None, []
         else:
             state, bookmark = found
-            check_same_run(path, bookmark.identity, identity, directory)
+            check_same_run(path, bookmark.identity, identity)
             _check_numerics(bookmark.numerics, _numerics(setup), other_numerics)
-            journal = directory.journal(bookmark)
+            journal = read_journal(path, bookmark)
+        over = _recorded_ending(path, state, options.rounds)
+        if over is not None:
+            return _reopened(over, setup, state, journal, path, observers)
         if state.round > options.rounds:
             raise InputError(f"{path} has already trained {state.round} rounds, more than {options.rounds}.")
         if options.rounds != config.run.rounds:
@@ -98,6 +103,34 @@ def resume(
         return _drive(setup, journal, directory, path, observers)
     finally:
         directory.close()
+
+
+def _recorded_ending(path: Path, state: ServerState, rounds: int) -> dict[str, Any] | None:
+    """The result.json of a run that is over and has nothing left to do."""
+    with suppress(OSError, ValueError):
+        facts: dict[str, Any] = json.loads((path / "result.json").read_text())
+        done = facts["status"] == "target" or (facts["status"] == "finished" and state.round == rounds)
+        if done and facts["state"] == state.digest() and (path / "model.safetensors").exists():
+            return facts
+    return None
+
+
+def _reopened(
+    facts: dict[str, Any],
+    setup: Setup,
+    state: ServerState,
+    journal: list[dict[str, Any]],
+    path: Path,
+    observers: Sequence[Observer],
+) -> RunResult:
+    """The result of a run that had already come to its end."""
+    score, target = setup.job.task.score, setup.config.run.target_accuracy
+    result = RunResult(facts["status"], setup, state, journal, figures(journal, score, target), facts, path, trained_now=False)
+    announce(observers, setup, journal)
+    for observer in observers:
+        observer.ended(result)
+        observer.closed()
+    return result
 
 
 def _drive(
@@ -120,22 +153,26 @@ def _drive(
             engine = setup.engine()
             train_rounds(setup, engine, recorder.committed, journal, recorder, observers)
             peaks = engine.peak_memory()
-        status = "target" if _stopped_at_target(setup, journal) else "finished"
-        result = ending(status)
-    except KeyboardInterrupt:
-        _quietly(ending, "interrupted")
+        result = ending("target" if _stopped_at_target(setup, journal) else "finished")
+        for observer in observers:
+            observer.ended(result)
+        return result
+    except (KeyboardInterrupt, Terminated):
+        with suppress(RunFailed):  # what stopped the run matters more than that its ending could not be written
+            ending("interrupted")
         raise
     except CannotWrite:
         raise
     except RunFailed as error:
-        _quietly(ending, "failed", str(error))
-        raise
+        with suppress(RunFailed):
+            ending("failed", str(error))
+        kept = f" The model of round {recorder.committed.round} is kept in {out}." if out else ""
+        raise type(error)(f"{error}{kept}") from error
     finally:
         if engine is not None:
             engine.close()
-    for observer in observers:
-        observer.ended(result)
-    return result
+        for observer in observers:
+            observer.closed()
 
 
 def _result(
@@ -182,21 +219,13 @@ def _stopped_at_target(setup: Setup, journal: list[dict[str, Any]]) -> bool:
     return bool(journal[-1].get(score, -1.0) >= options.target_accuracy)
 
 
-def _quietly(ending: Callable[..., RunResult], *arguments: str) -> None:
-    """Leave an ending behind if that can be done; what stopped the run matters more."""
-    try:
-        ending(*arguments)
-    except RunFailed:
-        return
-
-
 def _started(setup: Setup) -> dict[str, Any]:
     return {"kind": "started", "at": time.time(), "fingerprint": setup.data.fingerprint, "versions": versions()}
 
 
 def identity_of(setup: Setup) -> str:
     """What a checkpoint must have been made of to belong to this run."""
-    return setup.config.identity(f"{setup.data.fingerprint} {digest(setup.initial)}")
+    return setup.config.identity(f"{setup.data.fingerprint} {digest(setup.initial)} {setup.job.task.name}")
 
 
 def _numerics(setup: Setup) -> dict[str, Any]:
@@ -204,11 +233,11 @@ def _numerics(setup: Setup) -> dict[str, Any]:
     return {"kernel": "plain", "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
 
 
-def check_same_run(path: Path, theirs: str, ours: str, directory: RunDirectory) -> None:
+def check_same_run(path: Path, theirs: str, ours: str) -> None:
     """Refuse a checkpoint that was made of other data or another configuration."""
     if theirs == ours:
         return
-    recorded = next((e for e in read_lines(directory.path / "events.jsonl") if e["event"] == "started"), {})
+    recorded = next((e for e in read_lines(path / "events.jsonl") if e["event"] == "started"), {})
     raise InputError(
         f"{path} cannot go on: its data or its configuration is not what it was when the checkpoint was made "
         f"(the data then had the fingerprint {str(recorded.get('fingerprint'))[:16]}...); restore them, or start a new run."

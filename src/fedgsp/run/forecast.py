@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Forecast:
     step_ms: float
     seconds: float
     workers: int
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -60,7 +61,7 @@ def forecast(setup: Setup) -> Forecast:
     memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
     return Forecast(
         shapes, steps, visits * 2 * model_bytes, model_bytes, memory, step_seconds * 1000,
-        (steps + evaluation) * step_seconds / workers, workers,
+        (steps + evaluation) * step_seconds / workers, workers, setup.notes,
     )  # fmt: skip
 
 
@@ -72,14 +73,19 @@ def _timed_step(setup: Setup) -> float:
     try:
         with torch.random.fork_rng(devices=[]):
             device = torch.device(job.device)
-            trainer = Trainer(job.rule.equip(job.model.build()).to(device), job.rule, job.task, job.data, device, job.seeds)
-            by_size = np.argsort(setup.data.train.sizes[setup.roster])
-            client = int(setup.roster[by_size[len(by_size) // 2]])
+            rule = replace(job.rule, lr=1e-9)  # timed, not trained: it must not diverge
+            trainer = Trainer(rule.equip(job.model.build()).to(device), rule, job.task, job.data, device, job.seeds)
+            client = _typical_client(setup)
+            trainer.visit(1, Stop(0, client, 0), {}, {})  # warms up
             steps, began = 0, time.perf_counter()
-            trainer.visit(0, Stop(0, client, 0), {}, {})  # warms up
-            began = time.perf_counter()
             while steps < TIMED_STEPS:
-                steps += trainer.visit(0, Stop(0, client, 0), {}, {}).steps
+                steps += trainer.visit(1, Stop(0, client, 0), {}, {}).steps
             return (time.perf_counter() - began) / steps
     finally:
         torch.set_num_threads(threads)
+
+
+def _typical_client(setup: Setup) -> int:
+    """The client of median size among those that have something to train on."""
+    able = setup.roster[setup.data.train.sizes[setup.roster] > 0]
+    return int(able[np.argsort(setup.data.train.sizes[able], kind="stable")[len(able) // 2]])

@@ -31,4 +31,7 @@ class Observer:
         """A round is finished and on disk; `entry` is its journal line."""
 
     def ended(self, result: RunResult) -> None:
-        """The run has come to an end."""
+        """The run has come to an end; `result.status` says which."""
+
+    def closed(self) -> None:
+        """Whatever happened, this is the last call: give back what was taken."""

@@ -11,7 +11,8 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.engine.job import Absent
-from fedgsp.run.directory import NoRecord, RunDirectory
+from fedgsp.run.config import read_config
+from fedgsp.run.directory import NoRecord, latest_checkpoint, read_journal
 from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
 from fedgsp.run.files import read_lines
 from fedgsp.run.loop import train_rounds
@@ -34,21 +35,16 @@ def replay(
     observers: Sequence[Observer] = (),
 ) -> Replay:
     """Recompute a run from its configuration, its data and its event log, and compare every round's bits."""
-    directory = RunDirectory.open(path)
-    try:
-        config = directory.config()
-        found = directory.latest()
-        if found is None or found[0].round == 0:
-            raise InputError(f"{path} has not finished a round, so there is nothing to replay.")
-        state, bookmark = found
-        recorded = directory.journal(bookmark)
-        setup = objects.prepare(
-            replace(config, run=replace(config.run, rounds=state.round, workers=workers, stop_at_target=False))
-        )
-        check_same_run(path, bookmark.identity, identity_of(setup), directory)
-        absent = _absences(path / "events.jsonl")
-    finally:
-        directory.close()
+    config = read_config(path / "config.toml")
+    found = latest_checkpoint(path)
+    if found is None or found[0].round == 0:
+        raise InputError(f"{path} has not finished a round, so there is nothing to replay.")
+    state, bookmark = found
+    recorded = read_journal(path, bookmark)
+    options = replace(config.run, rounds=state.round, workers=workers, stop_at_target=False)
+    setup = objects.prepare(replace(config, run=options))
+    check_same_run(path, bookmark.identity, identity_of(setup))
+    absent = _absences(path / "events.jsonl")
     check = _Comparison(recorded)
     engine = setup.engine()
     try:
@@ -59,6 +55,8 @@ def replay(
         return Replay(found_difference.round - 1, str(found_difference))
     finally:
         engine.close()
+        for observer in observers:
+            observer.closed()
     if last.digest() != state.digest():
         return Replay(state.round, "the checkpoint's tensors differ from the replayed ones")
     return Replay(state.round, _model_difference(path / "model.safetensors", last))

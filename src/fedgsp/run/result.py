@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from fedgsp.core.state import ServerState
@@ -27,6 +28,7 @@ class RunResult:
     figures: Figures
     facts: dict[str, Any]
     directory: Path | None
+    trained_now: bool = True  # False: it had come to its end before, and was only looked up
 
     @property
     def accuracy(self) -> float | None:
@@ -40,6 +42,7 @@ class RunResult:
 
     def model(self) -> nn.Module:
         """The trained global model, ready to use."""
-        module = self.setup.job.rule.equip(self.setup.job.model.build())
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced at once
+            module = self.setup.job.rule.equip(self.setup.job.model.build())
         module.load_state_dict(self.state.model)
         return module.eval()

@@ -23,6 +23,9 @@ from fedgsp.models import Task, classification, initial_tensors, regression, res
 from fedgsp.models.catalog import load_initial
 from fedgsp.run.config import RunConfig
 
+IN_MEMORY = "memory"
+"""What a configuration says of data that was given as an object and has no source text."""
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -67,11 +70,10 @@ def prepare(
     progress: Progress = silent,
 ) -> Setup:
     """Resolve and check a configuration; objects given in Python take the place of what it names."""
-    federation = data
-    if federation is None:
-        federation = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients, progress=progress)
+    federation = _loaded(config, progress) if data is None else data
     if config.data.validation:
-        federation = federation.with_validation(config.data.validation, config.data.seed)
+        carved = federation.with_validation(config.data.validation, config.data.seed)
+        federation = replace(carved, source=federation.source)
     if config.run.holdout_clients >= len(federation):
         raise InputError(
             f"too few clients: {len(federation)} in the data, {config.run.holdout_clients} to be held out; "
@@ -92,6 +94,13 @@ def prepare(
     _check_model(job)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     return Setup(resolved, federation, roster, held_out, job, initial, _notes(resolved, federation, roster))
+
+
+def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
+    if config.data.source == IN_MEMORY:
+        raise InputError("this run was started in Python on data in memory; give it again: fedgsp.resume(directory, data=...).")
+    data = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients, progress=progress)
+    return replace(data, source=config.data.source)
 
 
 def _checked_device(device: str) -> str:

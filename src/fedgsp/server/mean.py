@@ -47,17 +47,17 @@ class MeanUpdate:
     """A round's running, exact sum."""
 
     def __init__(self, rule: Mean, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
-        self._rule = rule
-        self._state = state
-        self._round = plan.round
+        self.rule = rule
+        self.state = state
+        self.round = plan.round
         most = max(1, sum(planned)) if rule.weights == "samples" else max(1, len(plan.chains))
-        self._sum = ExactSum(state.model, most)
+        self.sum = ExactSum(state.model, most)
 
     def add(self, result: ChainResult) -> None:
         """Add one chain, weighed by what it really trained."""
-        weight = result.samples if self._rule.weights == "samples" else 1
-        self._sum.add(result.tensors, weight, f"chain {result.index} of round {self._round}")
+        weight = result.samples if self.rule.weights == "samples" else 1
+        self.sum.add(result.tensors, weight, f"chain {result.index} of round {self.round}")
 
     def finish(self) -> ServerState:
         """The mean is the new global model."""
-        return replace(self._state, round=self._round, models={GLOBAL: self._sum.mean()})
+        return replace(self.state, round=self.round, models={GLOBAL: self.sum.mean()})

@@ -135,9 +135,7 @@ def skeletons(seed: int, writers: Sequence[int], labels: Sequence[npt.NDArray[np
     )
 
 
-def _chances(
-    seed: int, writers: Sequence[int], labels: Sequence[npt.NDArray[np.int64]]
-) -> tuple[Floats, Words, Words]:
+def _chances(seed: int, writers: Sequence[int], labels: Sequence[npt.NDArray[np.int64]]) -> tuple[Floats, Words, Words]:
     """For each sample: its writer's hand, its writer's habit with its character, and the moment."""
     columns = _AT_POINTS + _PER_POINT * alphabet().most_points
     hands, habits, moments = [], [], []
@@ -149,9 +147,7 @@ def _chances(
     return np.concatenate(hands), np.concatenate(habits), np.concatenate(moments)
 
 
-def _frame(
-    label: npt.NDArray[np.int64], hand: Floats, habit: Floats, moment: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
+def _frame(label: npt.NDArray[np.int64], hand: Floats, habit: Floats, moment: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """For each sample: pixels per unit of width and of height, slant to the right, and rise of the line."""
     letter = np.where(label >= 10, 1.0, 0.0)
     size = (hand[:, _Hand.SIZE] * 0.15 + 1.0) * (hand[:, _Hand.LETTER_SIZE] * letter * 0.10 + 1.0)

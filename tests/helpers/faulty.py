@@ -1,0 +1,37 @@
+"""Local rules that misbehave on purpose, importable by worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedgsp.client import SGD, Visit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raises(SGD):
+    """Raises at one client."""
+
+    at: int = 0
+
+    def begin(self, visit: Visit) -> None:
+        """Fail if it is the one."""
+        if visit.client == self.at:
+            raise ZeroDivisionError("a bug in a rule")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dies(SGD):
+    """Kills its own process at one client, as the system's out-of-memory killer would; once, if `once` names a file."""
+
+    at: int = 0
+    once: str = ""
+
+    def begin(self, visit: Visit) -> None:
+        """Die if it is the one."""
+        if visit.client == self.at and not (self.once and Path(self.once).exists()):
+            if self.once:
+                Path(self.once).touch()
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,96 @@
+"""Breaks the code on purpose, one small fault at a time, and sees whether the tests notice.
+
+    python tests/mutations.py            all faults (part of `make test-all`)
+    python tests/mutations.py 3 17       some of them
+
+Faults are applied to a copy of src/; the working tree is not touched. A fault that no test notices is a missing test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text in a file of src/fedgsp that is replaced, and the tests that should notice."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+FAULTS = (
+    Fault("plan/growth.py", "return floor(alpha * (round_ - 1) + 1)", "return floor(alpha * round_ + 1)", "plan"),
+    Fault("plan/growth.py", "Decimal(round_).ln() + 1)", "Decimal(round_).ln())", "plan"),
+    Fault("plan/growth.py", "max(1, min(wanted, clients))", "max(1, wanted)", "plan"),
+    Fault("plan/planner.py", "floor(as_written(self.kappa) * groups)", "floor(self.kappa * groups)", "plan"),
+    Fault("plan/planner.py", "(len(formed)), replace=False", "(len(formed)), replace=True", "plan"),
+    Fault("plan/planner.py", '== "shuffled" else as_formed', '== "fixed" else as_formed', "plan"),
+    Fault("plan/planner.py", "profiles.clients[rows]", "rows", "plan"),
+    Fault("plan/planner.py", "int((labels < 0).sum())", "0", "plan"),
+    Fault("plan/groupers.py", 'the first round."""\n        return 1', 'the first round."""\n        return round_', "plan"),
+    Fault("plan/groupers.py", "return rng.permutation(np.arange", "return np.asarray(np.arange", "plan"),
+    Fault("plan/icg.py", "clusters = clients // n_groups", "clusters = -(-clients // n_groups)", "plan"),
+    Fault("plan/icg.py", "shuffled = rng.permuted(members, axis=1)", "shuffled = members", "plan"),
+    Fault("plan/icg.py", "- 2 * size * (points @ sums.T)", "+ 2 * size * (points @ sums.T)", "plan"),
+    Fault("plan/icg.py", "converged = np.array_equal(updated, sums)", "converged = True", "plan"),
+    Fault("plan/divergence.py", "np.abs(", "np.square(", "plan"),
+    Fault("server/mean.py", 'weight = result.samples if self.rule.weights == "samples" else 1', "weight = 1", "server"),
+    Fault("server/mean.py", '"uniform"] = "samples"', '"uniform"] = "uniform"', "server"),
+    Fault("server/mean.py", "round=self.round", "round=self.state.round", "server"),
+    Fault("core/chain.py", "max(best.get(hop.client, 0), hop.samples)", "best.get(hop.client, 0) + hop.samples", "core"),
+    Fault("core/chain.py", "hop.bytes_down + hop.bytes_up", "hop.bytes_up", "core"),
+    Fault("core/chain.py", "Stop(visit * len(self.clients) + position,", "Stop(position,", "core"),
+    Fault("core/seeds.py", "return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)",
+          "return generator(self.seed, Purpose.BATCHES, round_, client, epoch, epoch)", "core"),
+    Fault("core/seeds.py", "[seed, int(purpose), *key]", "[seed, *key]", "core"),
+    Fault("core/sums.py", "self.coarse[part] += rounded", "self.coarse[part] += rest", "core"),
+    Fault("core/sums.py", "if not largest <= self._grids[name].limit:", "if largest > self._grids[name].limit:", "core"),
+    Fault("core/sums.py", "self._weight += weight", "self._weight += 1", "core"),
+    Fault("core/state.py", '("slots", self.slots), ', "", "core"),
+)  # fmt: skip
+
+
+def survives(fault: Fault, scratch: Path) -> bool | None:
+    """Whether the tests pass with the fault in place; None where the text it replaces is not there exactly once."""
+    source = scratch / "src"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    path = source / "fedgsp" / fault.file
+    text = path.read_text()
+    if fault.old not in text:
+        return None
+    path.write_text(text.replace(fault.old, fault.new, 1))
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", f"tests/{fault.tests}"]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def main(chosen: list[int]) -> int:
+    """Try the faults; the exit code is 1 if one survives."""
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, fault in enumerate(FAULTS):
+            if chosen and number not in chosen:
+                continue
+            verdict = survives(fault, Path(folder))
+            word = {True: "SURVIVES", False: "caught", None: "NOT FOUND"}[verdict]
+            print(f"{number:>3} {word:<10} {fault.file}: {fault.old.splitlines()[-1].strip()}", flush=True)
+            if verdict is not False:
+                missed.append(number)
+    print(f"{len(chosen or FAULTS) - len(missed)} of {len(chosen or FAULTS)} faults caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(text) for text in sys.argv[1:]]))

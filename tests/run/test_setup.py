@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedgsp.core.errors import InputError
+from fedgsp.core.tensors import digest
+from fedgsp.data.build import from_arrays
+from fedgsp.data.federated import FederatedData, Part
+from fedgsp.engine import InlineEngine
+from fedgsp.methods import named
+from fedgsp.models import Task, classification
+from fedgsp.plan import Constant, Grouped, Random
+from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
+from fedgsp.run.drive import identity_of
+from fedgsp.run.forecast import forecast
+from fedgsp.run.setup import Setup, prepare
+
+
+def federation(clients: int = 12, each: int = 10) -> FederatedData:
+    rng = np.random.default_rng(0)
+    n = clients * each
+    return from_arrays(rng.normal(size=(n, 4)).astype(np.float32), np.arange(n) % 3, np.repeat(np.arange(clients), each))
+
+
+def linear(shape: tuple[int, ...], classes: int) -> nn.Module:
+    return nn.Linear(shape[0], classes)
+
+
+def setup(
+    method: str = "fedavg", *, data: FederatedData | None = None, model: Any = linear, task: Any = None, **run: Any
+) -> Setup:
+    config = RunConfig(run=RunSection(**{"rounds": 3, "workers": 0, **run}), method=named(method))
+    return prepare(config, data=data or federation(), model=model, task=task)
+
+
+def refused(**options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        setup(**options)
+    return str(caught.value)
+
+
+def test_more_groups_than_clients_are_capped_and_told() -> None:
+    found = setup("fedgsp", rounds=5)  # 10, 20, 30, 30, 40 groups of 12 clients
+    assert found.notes == (
+        "the growth function asks for 40 groups by round 5, but 12 clients train: it is capped at 12, one client a group.",
+    )
+    assert setup("fedgsp", rounds=1).notes == ()
+    assert setup("fedavg").notes == ()
+
+
+def test_no_test_samples_are_told() -> None:
+    assert setup(data=federation(each=1)).notes == ("no client has a test sample, so nothing can be evaluated.",)
+
+
+def test_clients_held_out_do_not_train() -> None:
+    found = setup(holdout_clients=5)
+    assert len(found.held_out) == 5
+    assert sorted([*found.roster.tolist(), *found.held_out.tolist()]) == list(range(12))
+
+
+def test_too_few_clients() -> None:
+    assert refused(holdout_clients=12) == (
+        "too few clients: 12 in the data, 12 to be held out; at least one must be left to train."
+    )
+
+
+def test_too_few_samples() -> None:
+    data = federation()
+    idle = replace(data, train=Part.empty(12))
+    assert refused(data=idle) == "too few samples: no client has a training sample."
+
+
+@pytest.mark.parametrize(("device", "told"), [("gpu5x", "unknown device 'gpu5x'"), ("cuda:99", "is not available here")])
+def test_devices(device: str, told: str) -> None:
+    if device.startswith("cuda") and torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert told in refused(device=device)
+
+
+class TestModelsThatDoNotFit:
+    def test_the_samples(self) -> None:
+        told = refused(model=lambda: nn.Linear(5, 3))
+        assert told.startswith("the model '")
+        assert "does not fit the data (samples of shape (4,), 3 classes)" in told
+
+    def test_the_classes(self) -> None:
+        told = refused(model=lambda: nn.Linear(4, 7))
+        assert told.endswith("gives outputs of shape (7,) a sample; the data has 3 classes.")
+
+    def test_too_few_outputs_for_the_labels(self) -> None:
+        assert refused(model=lambda: nn.Linear(4, 2)).startswith("the model '")
+
+    def test_a_loss_that_is_a_mean(self) -> None:
+        task = Task("mean", lambda outputs, targets: nn.functional.cross_entropy(outputs, targets))
+        assert refused(task=task) == "the task's loss must give one value a sample, shape (2,), not ()."
+
+
+def test_the_start_is_drawn_by_the_seed() -> None:
+    assert digest(setup(seed=1).initial) == digest(setup(seed=1, rounds=9).initial) != digest(setup(seed=2).initial)
+
+
+def test_preparing_and_an_engine_leave_the_callers_random_state_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    engine = setup().engine()
+    assert isinstance(engine, InlineEngine)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_start_may_come_from_a_file(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"weight": torch.full((3, 4), 0.5), "bias": torch.zeros(3)}, tmp_path / "w.safetensors")
+    config = RunConfig(model=ModelSection("custom", str(tmp_path / "w.safetensors")))
+    found = prepare(config, data=federation(), model=linear)
+    assert found.initial["weight"].tolist() == [[0.5] * 4] * 3
+
+
+def test_validation_is_carved_out() -> None:
+    config = RunConfig(data=DataSection(validation=0.2))
+    assert prepare(config, data=federation(), model=linear).data.validation.sizes.tolist() == [2] * 12
+
+
+def test_real_targets_are_a_regression() -> None:
+    data = from_arrays(np.zeros((20, 4), dtype=np.float32), np.linspace(0.1, 1, 20), np.repeat([0, 1], 10))
+    found = setup(data=data, model=lambda: nn.Linear(4, 1))
+    assert found.job.task.name == "regression"
+
+
+def test_workers_are_no_more_than_chains() -> None:
+    assert setup(workers=3).workers() == 3
+    method = replace(named("fedavg"), planner=Grouped(Constant(1), Random(), 1.0))
+    config = RunConfig(run=RunSection(workers="auto"), method=method)
+    assert prepare(config, data=federation(), model=linear).workers() == 1
+
+
+class TestIdentity:
+    def test_it_is_of_what_was_prepared(self) -> None:
+        assert identity_of(setup()) == identity_of(setup(rounds=9, workers=1))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"data": federation(each=11)},
+            {"model": lambda: nn.Linear(4, 3, bias=False)},
+            {"seed": 3},
+            {"task": Task("robust", classification().loss, {})},
+        ],
+    )
+    def test_objects_given_in_python_are_part_of_it(self, other: dict[str, Any]) -> None:
+        """Going on with another loss than before must not pass unnoticed."""
+        assert identity_of(setup(**other)) != identity_of(setup())
+
+
+class TestForecast:
+    def test_steps_traffic_and_shapes(self) -> None:
+        found = forecast(setup("fedavg", rounds=4))
+        # floor(0.3 * 12) = 3 clients a round of 9 training samples: 2 steps each
+        assert found.steps == 4 * 3 * 2
+        assert found.model_bytes == 4 * (4 * 3 + 3)
+        assert found.bytes == 4 * 3 * 2 * found.model_bytes
+        assert [(row["round"], row["groups"], row["sampled"], row["trained"]) for row in found.schedule] == [(1, 12, 3, 3)]
+        assert found.seconds > 0
+        assert found.memory > 1e8
+
+    def test_a_row_for_every_change(self) -> None:
+        assert [row["round"] for row in forecast(setup("fedgsp", rounds=5)).schedule] == [1, 2]  # 10 groups, then all 12
+
+    def test_it_does_not_disturb_anything(self) -> None:
+        torch.manual_seed(5)
+        expected, threads = torch.rand(3), torch.get_num_threads()
+        torch.manual_seed(5)
+        made = setup()
+        before = digest(made.initial)
+        forecast(made)
+        assert torch.equal(torch.rand(3), expected)
+        assert torch.get_num_threads() == threads
+        assert digest(made.initial) == before

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from fedgsp.client import SGD, Cosine, Decay, Steady
+from fedgsp.core.errors import InputError
+from fedgsp.parts import KINDS, checked, decode, encode, kind_of
+from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
+from fedgsp.server import Mean
+
+MODULE = """
+from dataclasses import dataclass
+from fedgsp.client import SGD
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(SGD):
+    strength: float = 1.0
+    layers: tuple[int, ...] = (1, 2)
+    pair: tuple[str, float] = ("a", 0.5)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.strength > 10:
+            raise ValueError("strength is at most 10")
+
+class Plain:
+    pass
+
+@dataclass(frozen=True)
+class Needy:
+    size: int
+
+def function():
+    pass
+"""
+
+
+@pytest.fixture
+def myparts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "myparts.py").write_text(MODULE)
+    (tmp_path / "badparts.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "myparts", raising=False)
+    import importlib
+
+    return importlib.import_module("myparts")
+
+
+def refused(role: str, table: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        decode(role, table, "method.here")
+    return str(caught.value)
+
+
+PARTS: list[tuple[str, Any]] = [
+    ("growth", Linear(0.5, 3)),
+    ("growth", Log(2, 10)),
+    ("growth", Exp(0.01, 7)),
+    ("growth", Constant(12)),
+    ("growth", Singletons()),
+    ("grouper", Random()),
+    ("grouper", ICG(tau=3, distance="euclid")),
+    ("grouper", Fixed(ICG())),
+    ("grouper", Fixed(Fixed(Random()))),
+    ("schedule", Steady()),
+    ("schedule", Decay(0.9, 5, 0.1)),
+    ("schedule", Cosine(100)),
+    ("local", SGD(lr=0.3, batch_size=9, epochs=2, momentum=0.5, weight_decay=0.01, schedule=Cosine(8))),
+    ("server", Mean("uniform")),
+    ("planner", Grouped(Exp(0.5, 2), Fixed(ICG()), kappa=0.7, order="fixed")),
+]
+
+
+@pytest.mark.parametrize(("role", "part"), PARTS)
+def test_every_part_is_spelled_and_read_back(role: str, part: Any) -> None:
+    table = encode(part)
+    assert table["kind"] == kind_of(part) in KINDS[role]
+    assert decode(role, table, "here") == part
+
+
+def test_every_known_kind_is_tried_above() -> None:
+    assert {(role, kind_of(part)) for role, part in PARTS} == {(role, kind) for role, kinds in KINDS.items() for kind in kinds}
+
+
+def test_a_part_is_spelled_out_completely() -> None:
+    assert encode(SGD()) == {
+        "kind": "sgd", "lr": 0.01, "batch_size": 5, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0,
+        "schedule": {"kind": "steady"},
+    }  # fmt: skip
+    assert encode(Fixed(ICG())) == {"kind": "fixed", "grouper": {"kind": "icg", "tau": 10, "distance": "squared"}}
+
+
+def test_what_the_planner_decides_is_not_spelled() -> None:
+    assert encode(ICG(n_groups=5, random_state=1)) == encode(ICG())
+
+
+def test_what_is_not_said_has_its_default() -> None:
+    assert decode("local", {"kind": "sgd", "lr": 1}, "here") == SGD(lr=1.0)
+
+
+class TestRefused:
+    def test_no_table_or_no_kind(self) -> None:
+        wanted = "method.here must be a table with a kind: cosine, decay, steady."
+        assert refused("schedule", "steady") == wanted
+        assert refused("schedule", {"rate": 0.5}) == wanted
+        assert refused("schedule", {"kind": 5}) == wanted
+
+    def test_an_unknown_kind(self) -> None:
+        assert refused("growth", {"kind": "logg"}) == "method.here: unknown kind 'logg': did you mean 'log'?"
+        assert "choose from: fixed, icg, random." in refused("grouper", {"kind": "log"})
+
+    def test_an_unknown_parameter(self) -> None:
+        assert refused("local", {"kind": "sgd", "batchsize": 5}) == (
+            "method.here (kind 'sgd') has no parameter 'batchsize': did you mean 'batch_size'?"
+        )
+        assert "there is none to choose from" in refused("growth", {"kind": "singletons", "beta": 5})
+
+    def test_what_a_planner_decides_is_no_parameter(self) -> None:
+        assert "has no parameter 'n_groups'" in refused("grouper", {"kind": "icg", "n_groups": 5})
+
+    def test_a_missing_parameter(self) -> None:
+        assert refused("growth", {"kind": "linear", "alpha": 1}) == "method.here (kind 'linear') needs a value for 'beta'."
+
+    def test_a_nested_part_says_where_it_is(self) -> None:
+        told = refused(
+            "planner", {"kind": "grouped", "growth": {"kind": "constant", "cuont": 3}, "grouper": {"kind": "random"}}
+        )
+        assert told == "method.here.growth (kind 'constant') has no parameter 'cuont': did you mean 'count'?"
+
+    @pytest.mark.parametrize(
+        ("name", "value", "told"),
+        [
+            ("lr", "fast", "method.here.lr must be a number, not 'fast'."),
+            ("lr", True, "method.here.lr must be a number, not True."),
+            ("lr", [0.1], "method.here.lr must be a number, not [0.1]."),
+            ("epochs", 1.5, "method.here.epochs must be a whole number, not 1.5."),
+            ("epochs", True, "method.here.epochs must be a whole number, not True."),
+            ("lr", -1.0, "the learning rate must be a positive number, not -1.0."),
+        ],
+    )
+    def test_wrong_types_and_values(self, name: str, value: Any, told: str) -> None:
+        assert refused("local", {"kind": "sgd", name: value}) == told
+
+    def test_a_word_that_is_none_of_the_choices(self) -> None:
+        assert refused("server", {"kind": "mean", "weights": "size"}) == (
+            "method.here.weights must be one of 'samples', 'uniform', not 'size'."
+        )
+
+
+class TestOfTheUsersOwn:
+    def test_it_is_spelled_by_module_and_class(self, myparts: Any) -> None:
+        mine = myparts.Mine(lr=0.1, strength=3.0, layers=(4, 5, 6))
+        table = encode(mine)
+        assert table["kind"] == "myparts:Mine"
+        assert decode("local", table, "here") == mine
+
+    def test_lists_from_toml_become_tuples(self, myparts: Any) -> None:
+        read = decode("local", {"kind": "myparts:Mine", "layers": [7, 8], "pair": ["b", 2]}, "here")
+        assert read == myparts.Mine(layers=(7, 8), pair=("b", 2.0))
+
+    @pytest.mark.parametrize(
+        ("table", "told"),
+        [
+            ({"kind": "nowhere:Mine"}, "method.here: cannot import 'nowhere:Mine': No module named 'nowhere'."),
+            (
+                {"kind": "myparts:Yours"},
+                "method.here: cannot import 'myparts:Yours': module 'myparts' has no attribute",
+            ),
+            ({"kind": "badparts:Mine"}, "method.here: cannot import 'badparts:Mine': division by zero."),
+            ({"kind": ":Mine"}, "method.here: cannot import ':Mine': "),
+            ({"kind": "myparts:Plain"}, "method.here: 'myparts:Plain' is not a dataclass, so its parameters cannot be read."),
+            ({"kind": "myparts:function"}, "method.here: 'myparts:function' is not a dataclass"),
+            ({"kind": "myparts:Needy"}, "method.here (kind 'myparts:Needy') needs a value for 'size'."),
+            ({"kind": "myparts:Mine", "strenght": 1}, "method.here (kind 'myparts:Mine') has no parameter 'strenght': did you"),
+            ({"kind": "myparts:Mine", "strength": "a"}, "method.here.strength must be a number, not 'a'."),
+            (
+                {"kind": "myparts:Mine", "strength": 11.0},
+                "method.here (kind 'myparts:Mine') cannot be made: strength is",
+            ),
+            ({"kind": "myparts:Mine", "layers": [1, "b"]}, "method.here.layers[1] must be a whole number, not 'b'."),
+            ({"kind": "myparts:Mine", "layers": 3}, "method.here.layers must be a list, not 3."),
+            ({"kind": "myparts:Mine", "pair": ["a"]}, "method.here.pair must have 2 values, not 1."),
+        ],
+    )
+    def test_refused(self, myparts: Any, table: dict[str, Any], told: str) -> None:
+        assert refused("local", table).startswith(told)
+
+    @pytest.mark.parametrize("kind", ["__main__:Mine", "myparts:make.<locals>.Mine"])
+    def test_one_from_a_script_or_notebook_must_be_given_again(self, kind: str) -> None:
+        assert refused("local", {"kind": kind}) == (
+            f"method.here: '{kind}' was defined in a script or notebook and cannot be found from here; "
+            "pass the method in Python: fedgsp.resume(directory, method=...)."
+        )
+
+    def test_one_from_a_script_can_still_be_recorded(self) -> None:
+        @dataclass(frozen=True, kw_only=True)
+        class Local(SGD):
+            strength: float = 2.0
+
+        table = encode(Local())
+        assert table["kind"].endswith("<locals>.Local")
+        assert table["strength"] == 2.0
+
+    def test_what_is_no_dataclass_cannot_be_recorded(self, myparts: Any) -> None:
+        with pytest.raises(InputError, match=r"the part myparts:Plain is not a dataclass, .*; make it one\."):
+            encode(myparts.Plain())
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "found"),
+    [
+        (3, int, 3),
+        (3, float, 3.0),
+        (3, int | str, 3),
+        ("auto", int | str, "auto"),
+        (3, float | None, 3.0),
+        (True, bool, True),
+        ("a", Literal["a", "b"], "a"),
+        ({"free": 1}, Any, {"free": 1}),
+        ([1, 2], tuple[float, ...], (1.0, 2.0)),
+    ],
+)
+def test_values_that_fit(value: Any, hint: Any, found: Any) -> None:
+    got = checked(value, hint, "x")
+    assert got == found
+    assert type(got) is type(found)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "told"),
+    [
+        (3.0, int, "x must be a whole number, not 3.0."),
+        (1.5, int | str, "x must be a whole number or a text, not 1.5."),
+        (1, bool, "x must be true or false, not 1."),
+        (1, str, "x must be a text, not 1."),
+        ("c", Literal["a", "b"], "x must be one of 'a', 'b', not 'c'."),
+        ("much", float | None, "x must be a number, not 'much'."),
+    ],
+)
+def test_values_that_do_not_fit(value: Any, hint: Any, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        checked(value, hint, "x")
+    assert str(caught.value) == told
