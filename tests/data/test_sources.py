@@ -46,7 +46,10 @@ def test_syntax(text: str, kind: str, path: str | None, options: dict[str, str])
     ("text", "told"),
     [
         ("glyph", r"unknown data source 'glyph': did you mean 'glyphs'\? A path must end in \.npz, "),
-        ("femnist.json", r"unknown data source 'femnist.json': choose from: csv, glyphs, hdf5, .*npz, parquet\. A path must end in \.npz, "),
+        (
+            "femnist.json",
+            r"unknown data source 'femnist.json': choose from: csv, glyphs, hdf5, .*npz, parquet\. A path must end in \.npz, ",
+        ),
         ("", r"unknown data source ''"),
         ("npz", r"the source 'npz' names no file; write npz:PATH\."),
         ("npz:", r"names no file"),
