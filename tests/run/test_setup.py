@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from torch import nn
 
+import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import digest
 from fedgsp.data.build import from_arrays
@@ -184,3 +186,14 @@ class TestForecast:
         assert torch.equal(torch.rand(3), expected)
         assert torch.get_num_threads() == threads
         assert digest(made.initial) == before
+
+
+def test_clients_without_training_samples_never_train_but_are_judged() -> None:
+    data = tiny.federation()
+    rows = [np.empty(0, np.int64) if k == 3 else data.train[k] for k in range(len(data))]
+    partial = replace(data, train=Part.of(rows))
+    result = fedgsp.train(tiny.static(7), partial, tiny.linear, rounds=2, workers=0)
+    assert 3 not in result.setup.roster
+    assert result.journal[-1]["clients"] == 7
+    assert result.journal[-1]["test_clients"] == int((data.test.sizes > 0).sum())
+    assert any("only judged" in note for note in result.setup.notes)

@@ -67,7 +67,8 @@ def headline(setup: Setup) -> str:
     held = f", {len(setup.held_out)} held out" if len(setup.held_out) else ""
     return (
         f"{config.method.name}: {config.run.rounds} rounds, {len(setup.roster)} clients{held}, {setup.data.samples} samples of "
-        f"{setup.data.source or 'data in memory'}, model {config.model.name}, {setup.workers() or 'no'} worker process(es)"
+        f"{setup.data.source or 'data in memory'} (fingerprint {setup.data.fingerprint[:12]}), model {config.model.name}, "
+        f"{setup.workers() or 'no'} worker process(es)"
     )
 
 

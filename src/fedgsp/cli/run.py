@@ -75,9 +75,11 @@ def run(
         },
         sets or [],
     )  # fmt: skip
+    from fedgsp.cli.bar import progress_bar
     from fedgsp.run import drive
 
-    setup = drive.Objects().prepare(chosen)
+    with progress_bar(quiet or as_json) as progress:
+        setup = drive.Objects().prepare(chosen, progress)
     if dry_run:
         from fedgsp.cli.dryrun import show_dry_run
 

@@ -11,6 +11,11 @@ class FedgspError(Exception):
 
     exit_code = 1
 
+    def __str__(self) -> str:
+        """One line, whatever names from files it quotes: no line breaks, no terminal control sequences."""
+        text = super().__str__()
+        return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
+
 
 class InputError(FedgspError):
     """Something the user gave (an option, a file, a run directory) cannot be used; nothing has been started."""

@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     HOLDOUT = 7
     SUBSET = 8
     AUGMENT = 20
+    PARTITION = 30
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

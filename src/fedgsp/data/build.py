@@ -15,6 +15,8 @@ from fedgsp.core.errors import InputError
 from fedgsp.data.federated import FederatedData, Part, Rows
 
 CHECK_ROWS = 65536
+LARGEST_CLASS = 1_000_000
+"""Nobody has a million classes: such a label is a damaged or misread number, and class counts would exhaust memory."""
 
 
 def from_arrays(
@@ -48,11 +50,11 @@ def from_arrays(
         raise InputError(f"{where}: client numbers must be whole numbers, not {client_index.dtype}.")
     if client_index.ndim != 1:
         raise InputError(f"{where}: client numbers must be a flat array, not of shape {client_index.shape}.")
-    _check_storage(features, "features", where)
-    _check_storage(labels, "labels", where)
-    names = _client_names(clients, client_index, where)
-    kinds = _check_labels(labels, classes, where)
-    _check_features(features, client_index, names, where)
+    check_storage(features, "features", where)
+    check_storage(labels, "labels", where)
+    names = client_names(clients, client_index, where)
+    kinds = check_labels(labels, classes, where)
+    check_features(features, client_index, names, where)
     order = np.argsort(client_index, kind="stable")
     bounds = np.searchsorted(client_index[order], np.arange(len(names) + 1))
     owned = [order[bounds[k] : bounds[k + 1]] for k in range(len(names))]
@@ -98,11 +100,19 @@ def split_rows(rows: Rows, key: int, data_seed: int, test_fraction: float) -> tu
     return rows[order[:cut]], rows[order[cut:]]
 
 
-def _client_names(clients: Sequence[str] | None, client_index: NDArray[Any], where: str) -> tuple[str, ...]:
+def client_names(clients: Sequence[str] | None, client_index: NDArray[Any], where: str) -> tuple[str, ...]:
+    """The clients' names, given or numbered; one for every number that samples use, and no two the same."""
     low, high = int(client_index.min()), int(client_index.max())
     if low < 0:
         raise InputError(f"{where}: client number {low} is negative.")
-    names = tuple(str(c) for c in clients) if clients is not None else tuple(str(k) for k in range(high + 1))
+    if clients is None and high >= len(client_index):  # before so many names are made
+        raise InputError(
+            f"{where}: client number {high} is too large: {len(client_index)} samples cannot fill so many clients."
+        )
+    names = tuple(map(_text, clients)) if clients is not None else tuple(str(k) for k in range(high + 1))
+    bad = next((name for name in names if not _is_text(name)), None)
+    if bad is not None:
+        raise InputError(f"{where}: the client name {bad!r} is not text in UTF-8.")
     if high >= len(names):
         raise InputError(f"{where}: client number {high} has no name: there are {len(names)} client names.")
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -111,15 +121,27 @@ def _client_names(clients: Sequence[str] | None, client_index: NDArray[Any], whe
     return names
 
 
-def _check_storage(array: NDArray[Any], what: str, where: str) -> None:
+def _text(name: Any) -> str:
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else str(name)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_storage(array: NDArray[Any], what: str, where: str) -> None:
     """Refuse numbers that numpy can store and torch cannot take: of the other byte order, extended, complex."""
     kind = array.dtype
     if kind.kind == "c" or (kind.kind in "iuf" and not (kind.isnative and kind.itemsize <= 8)):
         raise InputError(f"{where}: {what} are stored as {kind}, which torch cannot take; store them as float32 or int64.")
 
 
-def _check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
-    """The number of classes; 0 where labels are real numbers (regression)."""
+def check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
+    """The number of classes, after checking that the labels fit; 0 where labels are real numbers (regression)."""
     if np.issubdtype(labels.dtype, np.floating):
         if not np.isfinite(labels).all():
             raise InputError(f"{where}: labels contain NaN or infinity.")
@@ -140,6 +162,8 @@ def _check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
     low, high = int(labels.min()), int(labels.max())
     if low < 0:
         raise InputError(f"{where}: label {low} is negative; classes are numbered from 0.")
+    if max(high + 1, classes or 0) > LARGEST_CLASS:
+        raise InputError(f"{where}: {max(high + 1, classes or 0)} classes are more than the {LARGEST_CLASS} there can be.")
     if classes is not None and classes < 1:
         raise InputError(f"{where}: {classes} classes are too few for integer labels.")
     if classes is not None and high >= classes:
@@ -147,7 +171,8 @@ def _check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
     return high + 1 if classes is None else classes
 
 
-def _check_features(features: NDArray[Any], owner: NDArray[Any], names: Sequence[str], where: str) -> None:
+def check_features(features: NDArray[Any], owner: NDArray[Any], names: Sequence[str], where: str) -> None:
+    """Features must be numbers, and finite; the sample and client that are not so are named."""
     if features.dtype == object or not (np.issubdtype(features.dtype, np.number) or features.dtype == np.bool_):
         raise InputError(f"{where}: features must be numbers of one shape, not {features.dtype}.")
     if not np.issubdtype(features.dtype, np.floating):

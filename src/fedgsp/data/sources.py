@@ -1,36 +1,54 @@
 """One syntax for data everywhere: `name[:key=value,...]`, or a path with the same options behind it.
 
-Examples: `glyphs`, `glyphs:clients=100,seed=1`, `npz:femnist.npz:federation=femnist-368`, `data/mine.npz:test=0.2`.
+Examples: `glyphs`, `glyphs:clients=100,seed=1`, `npz:femnist.npz:federation=femnist-368`, `data/mine.npz:test=0.2`,
+`leaf:femnist/data`, `parquet:DIR`, `hf:flwrlabs/femnist`, `hdf5:fed_emnist_train.h5`, `images:DIR`,
+`csv:patients.csv:label=outcome,client=site`, `csv:all.csv:label=y,partition=dirichlet,alpha=0.3,clients=50`.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.core.seeds import LARGEST_SEED
+from fedgsp.data.assemble import Common, check_seed
+from fedgsp.data.csvfile import load_csv
 from fedgsp.data.embedded import load_glyphs
 from fedgsp.data.federated import FederatedData
+from fedgsp.data.hdf5 import load_hdf5
+from fedgsp.data.images import load_images
+from fedgsp.data.leaf import load_leaf
 from fedgsp.data.npz import load_npz
+from fedgsp.data.parquet import load_hub, load_parquet
+from fedgsp.data.progress import Progress, silent
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of source: its loader, and whether the text after the name is a path."""
+    """A kind of source: its loader, whether it takes a path after the name, and whether that is a place on this machine."""
 
     load: Callable[..., FederatedData]
     takes_path: bool
+    local: bool = True
 
 
 KINDS: dict[str, Kind] = {
     "glyphs": Kind(load_glyphs, takes_path=False),
     "npz": Kind(load_npz, takes_path=True),
+    "leaf": Kind(load_leaf, takes_path=True),
+    "parquet": Kind(load_parquet, takes_path=True),
+    "hf": Kind(load_hub, takes_path=True, local=False),
+    "hdf5": Kind(load_hdf5, takes_path=True),
+    "csv": Kind(load_csv, takes_path=True),
+    "images": Kind(load_images, takes_path=True),
 }
-SUFFIXES = {".npz": "npz"}
+SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv"}
+OPTIONS = re.compile(r":(?=[^:/,=]+=)")
+"""Where options begin: a colon with key= behind it. The last such place counts, so paths and values may hold colons."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +79,36 @@ def parse(text: str) -> Source:
         return Source(head, None, options)
     path, options = _split_options(text)
     kind = SUFFIXES.get(Path(path).suffix.lower())
+    if kind is None and path and Path(path).is_dir():
+        raise InputError(f"what is in the directory {path}? Say leaf:{path}, parquet:{path}, hdf5:{path} or images:{path}.")
     if kind is None:
         raise InputError(f"unknown data source '{text}': {did_you_mean(head, KINDS)} A path must end in {', '.join(SUFFIXES)}.")
     return Source(kind, path, options)
 
 
-def load(source: str, *, data_seed: int | None = None, clients: int | None = None) -> FederatedData:
+def load(
+    source: str, *, data_seed: int | None = None, clients: int | None = None, progress: Progress = silent
+) -> FederatedData:
     """The federation that a source text describes.
 
-    `data_seed` is the seed of generated data and of splits where the source itself does not give one; `clients` asks for
-    that many clients (generated, or a random subset of those there are).
+    `data_seed` is the seed of generated data, of partitions and of splits where the source itself does not give one;
+    `clients` asks for that many clients (generated or dealt, or a random subset of those there are).
     """
     parsed = parse(source)
     kind = KINDS[parsed.kind]
-    options = _typed_options(parsed, kind.load)
-    accepted = inspect.signature(kind.load).parameters
+    accepted = _accepted(kind.load)
+    options = _typed_options(parsed, accepted)
     if data_seed is not None:
-        _check_seed(data_seed)
+        check_seed(data_seed)
     if clients is not None and clients < 1:
         raise InputError(f"clients must be at least 1, not {clients}.")
     if data_seed is not None and "seed" in accepted and options.get("federation", "all") == "all":
         options.setdefault("seed", data_seed)
-    if clients is not None and "clients" in accepted:
+    made = clients is not None and (not kind.takes_path or "partition" in options)
+    if made:
         options["clients"] = clients
-    data = kind.load(parsed.path, **options) if kind.takes_path else kind.load(**options)
-    if clients is None or "clients" in accepted:
+    data = kind.load(parsed.path, progress=progress, **options) if kind.takes_path else kind.load(**options)
+    if clients is None or made:
         spelled = {key: str(value) for key, value in options.items()}
         return replace(data, source=absolute(str(replace(parsed, options=spelled))))
     if clients > len(data):
@@ -96,14 +119,18 @@ def load(source: str, *, data_seed: int | None = None, clients: int | None = Non
 def absolute(source: str) -> str:
     """The same source with its path made absolute, so that a recorded run does not depend on where it was started."""
     parsed = parse(source)
-    return str(replace(parsed, path=str(Path(parsed.path).resolve()))) if parsed.path else str(parsed)
+    if not parsed.path or not KINDS[parsed.kind].local:
+        return str(parsed)
+    return str(replace(parsed, path=str(Path(parsed.path).resolve())))
 
 
 def _split_options(text: str) -> tuple[str, dict[str, str]]:
-    head, colon, tail = text.rpartition(":")
-    if not colon:
-        head, tail = ("", text) if "=" in text and Path(text).suffix not in SUFFIXES else (text, "")
-    elif "=" not in tail:
+    places = [found.start() for found in OPTIONS.finditer(text)]
+    if places:
+        head, tail = text[: places[-1]], text[places[-1] + 1 :]
+    elif ":" not in text and "=" in text and Path(text).suffix not in SUFFIXES:
+        head, tail = "", text
+    else:
         head, tail = text, ""
     options: dict[str, str] = {}
     for item in filter(None, tail.split(",")):
@@ -114,23 +141,26 @@ def _split_options(text: str) -> tuple[str, dict[str, str]]:
     return head, options
 
 
-def _typed_options(parsed: Source, loader: Callable[..., FederatedData]) -> dict[str, Any]:
+def _accepted(loader: Callable[..., FederatedData]) -> dict[str, str]:
+    """The options of a loader and their types: its own keywords, and those that all sources of files share."""
+    own = inspect.signature(loader).parameters.values()
+    accepted = {p.name: str(p.annotation) for p in own if p.kind is p.KEYWORD_ONLY and p.name != "progress"}
+    if any(p.kind is p.VAR_KEYWORD for p in own):
+        accepted.update({f.name: str(f.type) for f in fields(Common)})
+    return accepted
+
+
+def _typed_options(parsed: Source, accepted: dict[str, str]) -> dict[str, Any]:
     """Option texts as the types that the loader's signature names."""
-    accepted = {n: p for n, p in inspect.signature(loader).parameters.items() if p.kind is p.KEYWORD_ONLY}
     typed: dict[str, Any] = {}
     for key, text in parsed.options.items():
         if key not in accepted:
             raise InputError(f"the source '{parsed.kind}' has no option '{key}': {did_you_mean(key, accepted)}")
-        annotation = str(accepted[key].annotation)
+        number = int if accepted[key].startswith("int") else float if accepted[key].startswith("float") else None
         try:
-            typed[key] = int(text) if annotation.startswith("int") else float(text) if annotation == "float" else text
+            typed[key] = number(text) if number else text
         except ValueError:
             raise InputError(f"the option {key} of '{parsed.kind}' must be a number, not '{text}'.") from None
     if "seed" in typed:
-        _check_seed(typed["seed"])
+        check_seed(typed["seed"])
     return typed
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed <= LARGEST_SEED:
-        raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {seed}.")

@@ -1,1 +1,1 @@
-"""Pictures of runs and studies. The only room that draws; it needs the extra `plot`."""
+"""What a person looks at: data inspected, pictures of runs and studies. The only room that draws (extra `plot`)."""

@@ -17,6 +17,7 @@ from fedgsp.core.errors import InputError, RunFailed, Terminated
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.data import FederatedData
+from fedgsp.data.progress import Progress, silent
 from fedgsp.engine.job import Engine
 from fedgsp.methods import Method
 from fedgsp.models import Task
@@ -41,10 +42,10 @@ class Objects:
     task: Task | None = None
     method: Method | None = None
 
-    def prepare(self, config: RunConfig) -> Setup:
-        """Resolve a configuration with these objects in place."""
+    def prepare(self, config: RunConfig, progress: Progress = silent) -> Setup:
+        """Resolve a configuration with these objects in place; `progress` hears of data that must be converted first."""
         chosen = config if self.method is None else replace(config, method=self.method)
-        return prepare(chosen, data=self.data, model=self.model, task=self.task)
+        return prepare(chosen, data=self.data, model=self.model, task=self.task, progress=progress)
 
 
 def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) -> RunResult:
@@ -191,7 +192,12 @@ def _result(
         "best": summary.best,
         "target": None if target is None else {"accuracy": target, "round": summary.reached},
         "totals": {"bytes": last.get("bytes_total", 0), "serial_steps": last.get("serial_steps_total", 0)},
-        "data": {"source": setup.data.source, "fingerprint": setup.data.fingerprint, "clients": len(setup.data)},
+        "data": {
+            "source": setup.data.source,
+            "fingerprint": setup.data.fingerprint,
+            "clients": len(setup.data),
+            "samples": setup.data.samples,
+        },
         "state": state.digest(),
         "model": {name: digest(tensors) for name, tensors in state.models.items()},
         "versions": versions(),

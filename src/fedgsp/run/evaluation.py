@@ -22,7 +22,7 @@ def evaluate_state(
     server: ServerRule,
     state: ServerState,
     data: FederatedData,
-    roster: Clients,
+    judged: Clients,
     held_out: Clients,
     evaluate_on: Literal["test", "validation"] = "test",
 ) -> dict[str, Any]:
@@ -32,13 +32,13 @@ def evaluate_state(
     """
     figures: dict[str, Any] = {}
     part = data.test if evaluate_on == "test" else data.validation
-    judged = summarise(client_scores(engine, server, state, data, roster, part))
-    if judged is not None:
-        figures.update(judged.as_dict())
+    tested = summarise(client_scores(engine, server, state, data, judged, part))
+    if tested is not None:
+        figures.update(tested.as_dict())
         figures[f"{evaluate_on}_clients"] = figures.pop("clients")
         figures[f"{evaluate_on}_samples"] = figures.pop("samples")
     if evaluate_on == "test":
-        validation = summarise(client_scores(engine, server, state, data, roster, data.validation))
+        validation = summarise(client_scores(engine, server, state, data, judged, data.validation))
         if validation is not None:
             figures["validation"] = validation.as_dict()
         if len(held_out):

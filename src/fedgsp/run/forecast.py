@@ -86,6 +86,6 @@ def _timed_step(setup: Setup) -> float:
 
 
 def _typical_client(setup: Setup) -> int:
-    """The client of median size among those that have something to train on."""
-    able = setup.roster[setup.data.train.sizes[setup.roster] > 0]
-    return int(able[np.argsort(setup.data.train.sizes[able], kind="stable")[len(able) // 2]])
+    """The client of median size among those that train."""
+    by_size = np.argsort(setup.data.train.sizes[setup.roster], kind="stable")
+    return int(setup.roster[by_size[len(by_size) // 2]])

@@ -19,6 +19,7 @@ from fedgsp.core.state import ServerState, Setting
 from fedgsp.core.tensors import Tensors
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
+from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
@@ -34,12 +35,14 @@ class Setup:
     """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say).
 
     `data` is the federation as it came and what a run is judged on; `job.data` is what clients train on, the same unless the
-    method has a preparation, which sent `prepared_bytes`. `first` is the state before round 1.
+    method has a preparation, which sent `prepared_bytes`. `roster` are the clients that train, `judged` those whose test
+    samples count (the roster, and clients that have only such), `held_out` those that never train. `first` is the state before round 1.
     """
 
     config: RunConfig
     data: FederatedData
     roster: NDArray[np.int64]
+    judged: NDArray[np.int64]
     held_out: NDArray[np.int64]
     job: Job
     initial: Tensors
@@ -75,9 +78,10 @@ def prepare(
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
+    progress: Progress = silent,
 ) -> Setup:
     """Resolve and check a configuration; objects given in Python take the place of what it names."""
-    federation = _loaded(config) if data is None else data
+    federation = _loaded(config, progress) if data is None else data
     if config.data.validation:
         carved = federation.with_validation(config.data.validation, config.data.seed)
         federation = replace(carved, source=federation.source)
@@ -86,8 +90,9 @@ def prepare(
             f"too few clients: {len(federation)} in the data, {config.run.holdout_clients} to be held out; "
             f"at least one must be left to train."
         )
-    roster, held_out = federation.holdout(config.run.holdout_clients, config.data.seed)
-    if federation.train.sizes[roster].sum() == 0:
+    judged, held_out = federation.holdout(config.run.holdout_clients, config.data.seed)
+    roster = judged[federation.train.sizes[judged] > 0]
+    if len(roster) == 0:
         raise InputError("too few samples: no client has a training sample.")
     device = _checked_device(config.run.device)
     chosen_task = task or (classification() if federation.classes else regression())
@@ -108,14 +113,14 @@ def prepare(
     first = method.server.init(initial, Setting(len(roster), federation.classes, trained))
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
-    notes = (*prepared.notes, *_notes(resolved, federation, roster))
-    return Setup(resolved, federation, roster, held_out, job, initial, first, notes, prepared.bytes)
+    notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
+    return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes)
 
 
-def _loaded(config: RunConfig) -> FederatedData:
+def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
     if config.data.source == IN_MEMORY:
         raise InputError("this run was started in Python on data in memory; give it again: fedgsp.resume(directory, data=...).")
-    data = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients)
+    data = load(config.data.source, data_seed=config.data.seed, clients=config.data.clients, progress=progress)
     return replace(data, source=config.data.source)
 
 
@@ -174,14 +179,18 @@ def _check_model(job: Job) -> frozenset[str]:
     return frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
-def _notes(config: RunConfig, data: FederatedData, roster: NDArray[np.int64]) -> tuple[str, ...]:
+def _notes(
+    config: RunConfig, data: FederatedData, roster: NDArray[np.int64], judged: NDArray[np.int64]
+) -> tuple[str, ...]:  # fmt: skip
     notes = []
+    if len(roster) < len(judged):
+        notes.append(f"{len(judged) - len(roster)} client(s) have no training samples: they never train, and are only judged.")
     last = config.method.planner.schedule(config.run.rounds, len(roster))
     if last.capped:
         notes.append(
             f"the growth function asks for {last.wanted} groups by round {config.run.rounds}, but {len(roster)} clients train: "
             f"it is capped at {last.groups}, one client a group."
         )
-    if data.test.sizes[roster].sum() == 0:
+    if data.test.sizes[judged].sum() == 0:
         notes.append("no client has a test sample, so nothing can be evaluated.")
     return tuple(notes)

@@ -1,0 +1,117 @@
+"""A federation in numbers that a person understands: how many, how large, how skewed, what is wrong with it, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.core.errors import InputError
+from fedgsp.data import FederatedData, load
+from fedgsp.data.progress import Progress, silent
+from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
+from fedgsp.report.duplicates import Duplicates, duplicates
+from fedgsp.report.femnist import edition
+from fedgsp.report.landmarks import Scale, scale
+from fedgsp.report.suggestions import suggestions
+
+SCHEMA = 1
+QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+MOST_PAIRED = 4000
+"""CPD is taken over all pairs of clients; of more clients than this, over those of an even sample."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `fedgsp data inspect` shows. Quantiles are at 0, 10, 50, 90 and 100 % of the clients (CPD: of their pairs).
+
+    `classes` is 0 for regression, whose targets count in ten quantile bins. `class_counts` are samples of all parts.
+    `effective_classes` is exp(entropy): how many equally frequent classes would be as varied.
+    """
+
+    source: str | None
+    fingerprint: str
+    edition: str | None
+    clients: int
+    samples: int
+    parts: dict[str, int]
+    shape: tuple[int, ...]
+    dtype: str
+    classes: int
+    class_counts: list[int]
+    sizes: dict[str, float]
+    classes_held: dict[str, float]
+    effective_classes: dict[str, float]
+    effective_classes_all: float
+    emd: dict[str, float]
+    cpd: dict[str, float]
+    skew: Scale
+    duplicates: Duplicates
+    suggestions: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def inspect(data: str | FederatedData, *, progress: Progress = silent) -> Inspection:
+    """Look at a federation (or the source of one)."""
+    federation = load(data, progress=progress) if isinstance(data, str) else data
+    if not isinstance(federation, FederatedData):
+        raise InputError(f"data is a source text or a FederatedData, not {type(data).__name__}.")
+    if federation.samples == 0:
+        raise InputError("the data has no samples.")
+    counts = class_counts(federation)
+    present = counts[counts.sum(axis=1) > 0]
+    shares = distributions(present)
+    whole = present.sum(axis=0) / present.sum()
+    repeated = duplicates(federation, progress)
+    paired = shares[np.linspace(0, len(shares) - 1, min(len(shares), MOST_PAIRED)).astype(int)]
+    pairs = pairwise_cpd(paired) if len(paired) > 1 else np.zeros(1)
+    standing = scale(counts)
+    return Inspection(
+        source=federation.source,
+        fingerprint=federation.fingerprint,
+        edition=edition(federation),
+        clients=len(federation),
+        samples=federation.samples,
+        parts={name: len(getattr(federation, name).rows) for name in ("train", "validation", "test")},
+        shape=federation.sample_shape,
+        dtype=str(federation.features.dtype),
+        classes=federation.classes,
+        class_counts=counts.sum(axis=0).tolist(),
+        sizes={**_quantiles(federation.sizes), "mean": float(federation.sizes.mean()), "std": float(federation.sizes.std())},
+        classes_held=_quantiles((present > 0).sum(axis=1)),
+        effective_classes=_quantiles(effective(shares)),
+        effective_classes_all=float(effective(whole[None])[0]),
+        emd={**_quantiles(emd(shares, whole)), "weighted_mean": standing.emd},
+        cpd=_quantiles(pairs),
+        skew=standing,
+        duplicates=repeated,
+        suggestions=tuple(suggestions(federation, counts, repeated)),
+    )
+
+
+def class_counts(data: FederatedData) -> NDArray[np.int64]:
+    """(K, F) samples of each class in all parts of each client; for regression those of quantile bins of the training part."""
+    if not data.classes:
+        return np.asarray(data.profiles().counts, dtype=np.int64)
+    total = np.zeros(len(data) * data.classes, dtype=np.int64)
+    for part in (data.train, data.validation, data.test):
+        owner = np.repeat(np.arange(len(data)), part.sizes)
+        codes = np.asarray(data.labels[part.rows]).astype(np.int64)
+        total += np.bincount(owner * data.classes + codes, minlength=len(total))
+    return total.reshape(len(data), data.classes)
+
+
+def effective(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """exp(entropy) of each row."""
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    return np.asarray(np.exp(-(shares * logs).sum(axis=1)))
+
+
+def _quantiles(values: NDArray[Any]) -> dict[str, float]:
+    found = np.quantile(np.asarray(values, dtype=np.float64), QUANTILES)
+    return {f"{q:g}": float(value) for q, value in zip(QUANTILES, found, strict=True)}
