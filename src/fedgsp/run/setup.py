@@ -36,7 +36,8 @@ class Setup:
 
     `data` is the federation as it came and what a run is judged on; `job.data` is what clients train on, the same unless the
     method has a preparation, which sent `prepared_bytes`. `roster` are the clients that train, `judged` those whose test
-    samples count (the roster, and clients that have only such), `held_out` those that never train. `first` is the state before round 1.
+    samples count (the roster, and clients that have only such), `held_out` those that never train.
+    `first` is the state before round 1.
     """
 
     config: RunConfig
