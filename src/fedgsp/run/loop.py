@@ -118,7 +118,7 @@ def _listener(recorder: Recorder, observers: Sequence[Observer]) -> Callable[[En
         if isinstance(event, HopDone):
             recorder.event(
                 "hop", sync=False, round=event.round, chain=event.chain, client=event.report.client,
-                hop=event.report.hop, samples=event.report.samples,
+                hop=event.report.hop, samples=event.report.samples, down=event.report.bytes_down, up=event.report.bytes_up,
             )  # fmt: skip
         else:
             recorder.event("lost", round=event.round, chain=event.chain, client=event.client, cause=event.cause)

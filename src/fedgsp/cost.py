@@ -1,0 +1,186 @@
+"""What training costs on a fleet of devices: the paper's formulas, and the same for what really happened in a run.
+
+The paper's (section 4.1), with f(r) groups in round r, K clients of n samples, e epochs, a share kappa of the groups sampled:
+
+    T_comp(R) = sum_r [ N_calc / T_FLOPS * n e K / min(K, f(r)) + N_aggr / T_FLOPS * (kappa f(r) - 1) ]   seconds
+    T_comm(R) = 8 kappa K M R (1 / R_in + 1 / R_out)                                                       seconds
+    D_comm(R) = 2 kappa K M R                                                                              bytes
+
+Its constants are kept as printed (SPECS 15): M = 25.2 "MB" and 6.3 "M" are binary units there, which the formulas take as
+decimal. They ignore floors, the sizes of single clients and everything but the server's link. `run_cost` does not: it adds up
+the hops of a run's event log on a `Fleet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.plan import Growth
+
+
+@dataclass(frozen=True)
+class PaperConstants:
+    """The paper's numbers: a Snapdragon 835 phone, LEAF's CNN, an EC2 server's network."""
+
+    flops_per_sample: float = 96e6
+    flops_per_aggregation: float = 6.3e6
+    device_flops: float = 567e9
+    model_bytes: float = 25.2e6
+    bits_in: float = 567e6
+    bits_out: float = 567e6
+    samples_per_client: float = 226.0
+
+
+PAPER = PaperConstants()
+
+
+@dataclass(frozen=True)
+class PaperCosts:
+    """T_comp in its two parts, T_comm (seconds) and D_comm (bytes)."""
+
+    training: float
+    aggregation: float
+    communication: float
+    traffic: float
+
+    @property
+    def computing(self) -> float:
+        """T_comp."""
+        return self.training + self.aggregation
+
+    @property
+    def total(self) -> float:
+        """T_comp + T_comm."""
+        return self.computing + self.communication
+
+
+def paper_costs(
+    growth: Growth, clients: int, rounds: int, kappa: float, epochs: int = 1, constants: PaperConstants = PAPER
+) -> PaperCosts:
+    """The paper's T_comp, T_comm and D_comm of `rounds` rounds; for FedAvg the growth function is `Singletons()`."""
+    groups = [growth.groups(r, clients) for r in range(1, rounds + 1)]
+    work = constants.samples_per_client * epochs * clients
+    moved = kappa * clients * constants.model_bytes * rounds
+    return PaperCosts(
+        training=sum(constants.flops_per_sample / constants.device_flops * work / f for f in groups),
+        aggregation=sum(constants.flops_per_aggregation / constants.device_flops * (kappa * f - 1) for f in groups),
+        communication=8 * moved * (1 / constants.bits_in + 1 / constants.bits_out),
+        traffic=2 * moved,
+    )
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Devices and network: what a client computes and moves in a second.
+
+    `server_bits` is the link of the server (or group managers), shared by all chains; None: wide enough. `relay` says whether a
+    model goes from client to client through the manager ("manager": up, then down) or straight ("direct": one transfer).
+    """
+
+    device_flops: float
+    down_bits: float
+    up_bits: float
+    latency: float
+    server_bits: float | None = None
+    relay: Literal["manager", "direct"] = "manager"
+
+    def __post_init__(self) -> None:
+        for name in ("device_flops", "down_bits", "up_bits"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"a fleet's {name} must be positive, not {getattr(self, name)}.")
+        if self.latency < 0 or (self.server_bits is not None and self.server_bits <= 0):
+            raise InputError("a fleet's latency must not be negative, and its server_bits must be positive.")
+        if self.relay not in ("manager", "direct"):
+            raise InputError(f"a fleet's relay must be 'manager' or 'direct', not '{self.relay}'.")
+
+
+FLEETS: Mapping[str, Fleet] = {
+    "paper": Fleet(567e9, 567e6, 567e6, 0.0, server_bits=567e6),
+    "phone-4g": Fleet(50e9, 30e6, 10e6, 0.05, server_bits=1e9),
+    "phone-wifi": Fleet(50e9, 100e6, 40e6, 0.02, server_bits=1e9),
+    "hospital-fibre": Fleet(5e12, 1e9, 1e9, 0.01, server_bits=1e9),
+}
+"""Named fleets. "paper" has the paper's figures; the others are round numbers to orient by, not measurements: give your own."""
+
+
+def fleet_named(name: str) -> Fleet:
+    """A named fleet."""
+    if name not in FLEETS:
+        raise InputError(f"unknown fleet '{name}': {did_you_mean(name, FLEETS)}")
+    return FLEETS[name]
+
+
+@dataclass(frozen=True)
+class RunCosts:
+    """What a run would take on a fleet: seconds, and bytes through the server.
+
+    `chains` is the time of each round's longest chain (computing and its own transfers), `computing` the part of it spent
+    computing; `seconds` adds up, round by round, the longer of that and the time the server's link needs for all chains.
+    """
+
+    rounds: int
+    visits: int
+    seconds: float
+    chains: float
+    computing: float
+    traffic: float
+
+
+def run_cost(events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int) -> RunCosts:
+    """The cost of the first `rounds` rounds of an event log on a fleet."""
+    seconds = chains = computing = traffic = 0.0
+    visits = 0
+    walked = _walked(events, rounds)
+    for hops_of_chain in walked.values():
+        times = [_chain_seconds(hops, fleet, flops_per_sample * epochs) for hops in hops_of_chain.values()]
+        longest = max(times, key=lambda pair: pair[0])
+        through_server = sum(_server_bytes(hops, fleet.relay) for hops in hops_of_chain.values())
+        link = 8 * through_server / fleet.server_bits if fleet.server_bits else 0.0
+        chains += longest[0]
+        computing += longest[1]
+        seconds += max(longest[0], link)
+        traffic += through_server
+        visits += sum(len(hops) for hops in hops_of_chain.values())
+    return RunCosts(len(walked), visits, seconds, chains, computing, traffic)
+
+
+Hops = Sequence[Mapping[str, Any]]
+
+
+def _walked(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
+    """round -> chain -> hops in order: those of the last attempt at each round and of the last walk of each chain."""
+    found: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = {}
+    for event in events:
+        if event["event"] == "round":
+            found[event["round"]] = {}
+        elif event["event"] == "hop":
+            if "down" not in event:
+                raise InputError("this run was recorded without the bytes of every hop, so its cost cannot be worked out.")
+            found[event["round"]].setdefault(event["chain"], {})[event["hop"]] = event
+    return {
+        r: {chain: [hops[n] for n in sorted(hops)] for chain, hops in chains.items()}
+        for r, chains in found.items()
+        if r <= rounds and chains
+    }
+
+
+def _chain_seconds(hops: Hops, fleet: Fleet, flops_per_sample: float) -> tuple[float, float]:
+    """(the whole chain, its computing)."""
+    computing = sum(hop["samples"] * flops_per_sample for hop in hops) / fleet.device_flops
+    if fleet.relay == "manager":
+        moving = sum(8 * hop["down"] / fleet.down_bits + 8 * hop["up"] / fleet.up_bits + 2 * fleet.latency for hop in hops)
+    else:
+        between = min(fleet.up_bits, fleet.down_bits)
+        moving = 8 * hops[0]["down"] / fleet.down_bits + 8 * hops[-1]["up"] / fleet.up_bits + (len(hops) + 1) * fleet.latency
+        moving += sum(8 * hop["up"] / between for hop in hops[:-1])
+    return computing + moving, computing
+
+
+def _server_bytes(hops: Hops, relay: str) -> float:
+    """Bytes of one chain that pass the server (or the managers beside it)."""
+    if relay == "direct":
+        return float(hops[0]["down"] + hops[-1]["up"])
+    return float(sum(hop["down"] + hop["up"] for hop in hops))
