@@ -9,7 +9,7 @@ from typing import Any
 from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.parts import decode, encode
-from fedgsp.plan import ICG, Constant, Fixed, Grouped, Log, Planner, Random, Singletons
+from fedgsp.plan import ICG, Balanced, Constant, Fixed, GreedyKL, Grouped, Log, Planner, Random, Singletons
 from fedgsp.server import Mean, ServerRule
 
 
@@ -72,6 +72,18 @@ METHODS: Mapping[str, Row] = {
     "fedgsp": Row(
         "ICG anew every round into a growing number of groups: from sequential to parallel (STP)",
         lambda: Method(Grouped(Log(2, 10), ICG(), kappa=0.3), SGD(), Mean()),
+    ),
+    "fedgsp-balanced": Row(
+        "fedgsp with groups balanced by exchange in place of ICG: more alike, and nobody left out",
+        lambda: Method(Grouped(Log(2, 10), Balanced(), kappa=0.3), SGD(), Mean()),
+    ),
+    "fedgsp-random": Row(
+        "fedgsp with random groups: what the growing number of groups does alone",
+        lambda: Method(Grouped(Log(2, 10), Random(), kappa=0.3), SGD(), Mean()),
+    ),
+    "fedgsp-greedy-kl": Row(
+        "fedgsp with Astraea's greedy grouping by KL divergence",
+        lambda: Method(Grouped(Log(2, 10), GreedyKL(), kappa=0.3), SGD(), Mean()),
     ),
 }
 

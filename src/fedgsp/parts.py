@@ -16,19 +16,26 @@ from typing import Any
 from fedgsp.client.rules import SGD
 from fedgsp.client.schedule import Cosine, Decay, Steady
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
+from fedgsp.plan import ICG, Balanced, Constant, Exp, Fixed, GreedyKL, Grouped, Linear, Log, Random, Singletons, Stratified
 from fedgsp.server import Mean
 
 KINDS: Mapping[str, Mapping[str, type]] = {
     "planner": {"grouped": Grouped},
     "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
-    "grouper": {"random": Random, "icg": ICG, "fixed": Fixed},
+    "grouper": {
+        "random": Random,
+        "icg": ICG,
+        "balanced": Balanced,
+        "greedy-kl": GreedyKL,
+        "stratified": Stratified,
+        "fixed": Fixed,
+    },
     "local": {"sgd": SGD},
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
     "server": {"mean": Mean},
 }
-UNSPELLED = ("n_groups", "random_state")
-"""Fields of groupers for use on their own; in a method the planner gives both."""
+UNSPELLED = ("n_groups", "random_state", "longest_chain")
+"""Fields of groupers for use on their own; in a method the planner gives the first two."""
 
 
 def kind_of(part: Any) -> str:
