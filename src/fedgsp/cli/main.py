@@ -37,11 +37,12 @@ def _root(version: bool = typer.Option(False, "--version", help="Show the versio
 
 def main() -> None:
     """Run the command line."""
-    from fedgsp.cli import evaluate, methods, run
+    from fedgsp.cli import evaluate, group, methods, run
 
     run.register(app)
     evaluate.register(app)
     methods.register(app)
+    group.register(app)
     signal.signal(signal.SIGTERM, _on_terminate)
     try:
         code = app(standalone_mode=False)

@@ -14,6 +14,7 @@ without logarithms, so that every comparison is exact).
 
 from __future__ import annotations
 
+import sys
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +27,8 @@ Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 WORTH_COMPILING = 200_000
-"""Swaps to look at (steps times clients) from which it pays to import a compiler."""
+WORTH_IMPORTING = 20_000_000
+"""Swaps to look at (steps times clients) from which compiled code pays, and from which it pays to import a compiler for it."""
 
 
 class Rules(Protocol):
@@ -49,7 +51,7 @@ def thresholds(vectors: Reals, steps: int, heat: float) -> Reals:
 
 def balance(
     vectors: Reals, labels: Wholes, n_groups: int, clients: int, visits: Wholes, limits: Reals, rules: Rules | None = None,
-    *, compile_from: int = WORTH_COMPILING,
+    *, compile_from: int | None = None,
 ) -> int:  # fmt: skip
     """Improve `labels` (P,) in place: swap each of `visits` (steps,) with its best partner if within `limits` (steps,).
 
@@ -60,6 +62,8 @@ def balance(
     sums = np.zeros((n_groups, vectors.shape[1]))
     np.add.at(sums, labels, vectors)
     pull = sums @ vectors.T
+    if compile_from is None:
+        compile_from = WORTH_COMPILING if "numba" in sys.modules else WORTH_IMPORTING
     fast = compiled(exchange) if rules is None and len(visits) * len(labels) >= compile_from else None
     if fast is not None:
         return int(fast(gram, pull, labels, visits, limits, clients))
