@@ -27,11 +27,11 @@ Wholes = NDArray[np.int64]
 MOST_EXCHANGED = 4096
 """Clients up to which pairs are exchanged: there is a matrix of clients times clients, 128 MiB at this size."""
 
-VISITS, FEWEST_VISITS, MOST_VISITS = 25, 2_000, 25_000
+VISITS, FEWEST_VISITS, MOST_VISITS = 25, 4_000, 25_000
 """How often each client is visited to be exchanged, and bounds for all visits: many clients get a brief search, and fewer than
-80 several of them, of which the best counts."""
+160 several of them, of which the best counts."""
 
-SWEEPS, MOST_COLUMNS = 8, 20_000
+SWEEPS, MOST_COLUMNS = 6, 20_000
 """Sweeps over all clients, and the most columns (a client of each group) dealt anew: enough for millions in few groups."""
 
 JITTER, SLIGHT_JITTER = 0.5, 0.02
@@ -43,9 +43,9 @@ large problems chance comes from the sweeps."""
 class Balanced(GroupEstimator):
     """Minimises sum_m ||sum of u over group m||^2 directly, u as in `vectors`; sizes equal to within one, everybody in a group.
 
-    Up to 4,096 clients: a start by assignment, then 25 times the number of clients (but between 2,000 and 25,000 times) one
+    Up to 4,096 clients: a start by assignment, then 25 times the number of clients (but between 4,000 and 25,000 times) one
     of them is swapped with its best partner, at first also for the worse (`heat`, in units of a client's own length). Beyond:
-    the same start, then 8 sweeps in which cells of like clients are dealt anew, in time and memory linear in the number of
+    the same start, then 6 sweeps in which cells of like clients are dealt anew, in time and memory linear in the number of
     clients.
 
     `effort` multiplies these numbers: 4 is slower and better, 0 leaves it at the start. `size_weight` is the weight a of
@@ -128,7 +128,7 @@ class Balanced(GroupEstimator):
 def _start(vectors: Reals, n_groups: int, rng: np.random.Generator) -> Wholes:
     """Labels by assignment, followed by those of the empty places, at most one in a group."""
     clients = len(vectors) - 1
-    places, _ = deal_farthest_first(vectors, n_groups, rng, JITTER)
+    places, _ = deal_farthest_first(vectors, n_groups, rng, JITTER, LARGEST_CELL)
     labels = np.empty(clients + 1, dtype=np.int64)
     labels[places] = np.arange(n_groups)[:, None]
     return np.concatenate([labels[:clients], np.flatnonzero(places[:, -1] == clients)])

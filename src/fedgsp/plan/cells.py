@@ -2,7 +2,9 @@
 
 *Start* (after Papenberg's and others' "assignment-based anticlustering", ABA): clients sorted by how far they are from the
 mean, farthest first, in batches of one client per group; each batch is assigned so that the groups' sums get as near to zero
-as they can. The odd ones are so placed while there is still much to come that makes up for them.
+as they can. The odd ones are so placed while there is still much to come that makes up for them. What the last batches leave
+over is what remains, and it is the less the more clients and groups are matched at once; so batches are cut into cells of 64
+at first, which is cheap, and into ever larger ones, up to 1,000, towards the end.
 
 *Cells* (ICG's idea with the random deal optimised): in a sweep every group lines its clients up along a random direction; those
 of equal rank, one per group, are split by further directions into cells of at most 128 like clients in as many groups, and each
@@ -24,15 +26,17 @@ Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
 LARGEST_CELL = 128
-START_CELL = 64
-"""Clients and groups matched at once at the start: it takes longer there, as everything is still to be decided."""
+SMALLEST_START_CELL, LARGEST_START_CELL = 64, 1000
+"""Clients and groups matched at once; at the start it takes longer, as everything is still to be decided."""
 
 
-def deal_farthest_first(vectors: Reals, n_groups: int, rng: np.random.Generator, jitter: float) -> tuple[Wholes, Reals]:
+def deal_farthest_first(
+    vectors: Reals, n_groups: int, rng: np.random.Generator, jitter: float, largest: int = LARGEST_START_CELL
+) -> tuple[Wholes, Reals]:
     """Places (M, L) with a client's row in each, and the groups' sums (M, F); the last row of `vectors` stands for nobody.
 
     Clients' distances are multiplied by a random factor between 1 - jitter and 1 + jitter, so that no two starts are the same.
-    Places without a client are all in the last column, at most one per group.
+    Places without a client are all in the last column, at most one per group. Cells have up to `largest` clients.
     """
     clients = len(vectors) - 1
     length = -(-clients // n_groups)
@@ -42,16 +46,16 @@ def deal_farthest_first(vectors: Reals, n_groups: int, rng: np.random.Generator,
     sums = np.zeros((n_groups, vectors.shape[1]))
     for column, batch in enumerate(order.reshape(length, n_groups)):
         rows, groups = rng.permutation(batch), rng.permutation(n_groups)
-        for part in _parts(n_groups):
+        for part in _parts(n_groups, largest >> int(np.log2((length + 1 - column) / 2))):
             dealt = _dealt(sums[groups[part]], vectors, rows[part])
             places[groups[part], column] = dealt
             sums[groups[part]] += vectors[dealt]
     return places, sums
 
 
-def _parts(count: int) -> list[NDArray[np.int64]]:
-    """0 .. count - 1 cut into equal cells (C, s), and what is left over as one more."""
-    cells = 1 if count <= LARGEST_CELL else count // START_CELL
+def _parts(count: int, size: int) -> list[NDArray[np.int64]]:
+    """0 .. count - 1 cut into equal cells (C, s) of about `size`, and what is left over as one more."""
+    cells = 1 if count <= LARGEST_CELL else max(1, count // max(size, SMALLEST_START_CELL))
     whole = count // cells * cells
     parts = [np.arange(whole).reshape(cells, -1), np.arange(whole, count)[None]]
     return [part for part in parts if part.size]
