@@ -96,7 +96,8 @@ def case(clients: int, groups: int, options: argparse.Namespace) -> None:
     counts = population(clients, options.femnist, options.population)
     base = summarise_pairs(counts).median
     seeds = 20 if clients < 400 else 3 if clients < 10_000 else 1
-    names = [name for name, (_, most) in GROUPERS.items() if clients <= most and options.grouper in ("all", name)]
+    wanted = {"all": set(GROUPERS), "others": set(GROUPERS) - {"balanced"}}.get(options.grouper, {options.grouper})
+    names = [name for name, (_, most) in GROUPERS.items() if clients <= most and name in wanted]
     found: dict[str, Any] = {}
     for name in names:
         grouping = GROUPERS[name][0]
@@ -116,7 +117,7 @@ def case(clients: int, groups: int, options: argparse.Namespace) -> None:
 
 def cases(options: argparse.Namespace) -> None:
     for clients, groups in CASES:
-        if clients > options.largest:
+        if not options.smallest <= clients <= options.largest:
             continue
         kinds = ("",) if clients <= 368 else ("synthetic", "resampled") if options.femnist else ("synthetic",)
         for kind in kinds:
@@ -124,10 +125,7 @@ def cases(options: argparse.Namespace) -> None:
             print(
                 f"{'':<26}{'CPD median':>11}{'mean':>11}{'maximum':>11}{'z':>8}{'left out':>9}{'CPU s':>9}{'ARI':>7}{'GiB':>6}"
             )
-            names = list(GROUPERS) if clients > 10_000 else ["all"]  # a process each where memory matters
-            for name in names:
-                if name != "all" and clients > GROUPERS[name][1]:
-                    continue
+            for name in ("others", "balanced") if clients > 10_000 else ("all",):  # its own process where memory matters
                 arguments = ("--case", str(clients), str(groups), "--population", kind or "synthetic", "--grouper", name)
                 for label, row in _child(options, *arguments).items():
                     print(
@@ -251,6 +249,7 @@ def main() -> None:
     parser.add_argument("--femnist", help="femnist.npz")
     parser.add_argument("--only", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--largest", type=int, default=10**6)
+    parser.add_argument("--smallest", type=int, default=1)
     parser.add_argument("--plots", type=Path)
     parser.add_argument("--case", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--population", default="synthetic", help=argparse.SUPPRESS)

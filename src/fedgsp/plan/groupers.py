@@ -18,6 +18,9 @@ from fedgsp.plan.checks import require_whole
 Counts = NDArray[np.int64] | NDArray[np.float64]
 """(K, F): one non-negative vector per client, usually class counts."""
 
+MOST_COUNTED = 2**53
+"""The largest number in a client's vector: up to it, float64 counts exactly."""
+
 NOBODY = -1
 """The label of a client that is in no group."""
 
@@ -113,6 +116,10 @@ def checked_counts(where: str, counts: ArrayLike) -> Counts:
     vectors: Counts = array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array.astype(np.int64, copy=False)
     if vectors.dtype.kind == "f" and not np.isfinite(vectors).all():
         raise InputError(f"{where}: counts must be finite, but row {_first_row(~np.isfinite(vectors))} is not.")
+    if vectors.max(initial=0) > MOST_COUNTED:
+        raise InputError(
+            f"{where}: counts must be at most 2^53, but row {_first_row(vectors > MOST_COUNTED)} has a larger one."
+        )
     if vectors.min(initial=0) < 0:
         raise InputError(f"{where}: counts must not be negative, but row {_first_row(vectors < 0)} has one that is.")
     return vectors

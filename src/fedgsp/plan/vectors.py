@@ -33,7 +33,7 @@ def balance_vectors(counts: Counts, longest: int, alpha: float) -> Reals:
     `longest` is the number of clients in the largest group, which bounds the sums.
     """
     clients, classes = counts.shape
-    population = np.asarray(counts.sum(axis=0), dtype=np.float64)
+    population = np.asarray(counts.sum(axis=0, dtype=np.float64))
     total = float(population.sum())
     share = population / total if total else population
     heavy = alpha / sqrt(classes) if classes else 0.0
