@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,8 +36,8 @@ SWEEPS, MOST_COLUMNS = 6, 20_000
 """Sweeps over all clients, and the most columns (a client of each group) dealt anew: enough for millions in few groups."""
 
 JITTER, SLIGHT_JITTER = 0.5, 0.02
-"""How much chance there is in the order of the start. It costs quality, which exchanges make up for and sweeps do not quite; in
-large problems chance comes from the sweeps."""
+"""How much chance there is in the order of the start. It costs quality, for which only long searches make up; with many clients
+groups differ enough from round to round without it."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class Balanced(GroupEstimator):
         length = -(-clients // n_groups)
         vectors = balance_vectors(counts, length, self.size_weight)
         if clients <= MOST_EXCHANGED:
-            return self._exchanged(vectors, n_groups, rng, lambda: _start(vectors, n_groups, rng), None)
+            jitter = JITTER if VISITS * clients <= MOST_VISITS else SLIGHT_JITTER
+            return self._exchanged(vectors, n_groups, rng, lambda: _start(vectors, n_groups, rng, jitter), None)
         places, sums = deal_farthest_first(vectors, n_groups, rng, SLIGHT_JITTER if n_groups <= LARGEST_CELL else 0.0)
         deal_cells_anew(vectors, places, sums, int(self.effort * min(SWEEPS * length, MOST_COLUMNS)), rng)
         labels = np.empty(clients + 1, dtype=np.int64)
@@ -108,12 +110,13 @@ class Balanced(GroupEstimator):
         """Labels (K,): from `start`, which gives labels with empty places at their end, by exchange; the best of some tries."""
         clients = len(vectors) - 1
         steps = int(self.effort * min(VISITS * clients, MOST_VISITS))
+        heat = self.heat * min(1.0, sqrt(MOST_VISITS / (VISITS * clients)))  # a brief search cannot undo much
         best, least = np.empty(0, dtype=np.int64), np.inf
         for _ in range(max(1, FEWEST_VISITS // (VISITS * clients))):
             labels = start()
             filled = np.concatenate([vectors[:clients], np.zeros((len(labels) - clients, vectors.shape[1]))])
             visits = np.concatenate([np.empty(0, np.int64), *(rng.permutation(clients) for _ in range(-(-steps // clients)))])
-            balance(filled, labels, n_groups, clients, visits[:steps], thresholds(filled, steps, self.heat), limits)
+            balance(filled, labels, n_groups, clients, visits[:steps], thresholds(filled, steps, heat), limits)
             squares = float((group_sums(filled, labels, n_groups) ** 2).sum())
             if squares < least:
                 best, least = labels[:clients], squares
@@ -125,10 +128,10 @@ class Balanced(GroupEstimator):
         return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
 
 
-def _start(vectors: Reals, n_groups: int, rng: np.random.Generator) -> Wholes:
+def _start(vectors: Reals, n_groups: int, rng: np.random.Generator, jitter: float) -> Wholes:
     """Labels by assignment, followed by those of the empty places, at most one in a group."""
     clients = len(vectors) - 1
-    places, _ = deal_farthest_first(vectors, n_groups, rng, JITTER, LARGEST_CELL)
+    places, _ = deal_farthest_first(vectors, n_groups, rng, jitter, LARGEST_CELL)
     labels = np.empty(clients + 1, dtype=np.int64)
     labels[places] = np.arange(n_groups)[:, None]
     return np.concatenate([labels[:clients], np.flatnonzero(places[:, -1] == clients)])
