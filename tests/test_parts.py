@@ -10,7 +10,21 @@ import pytest
 from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.parts import KINDS, checked, decode, encode, kind_of
-from fedgsp.plan import ICG, Constant, Exp, Fixed, GreedyKL, Grouped, Linear, Log, Mediators, Random, Singletons
+from fedgsp.plan import (
+    ICG,
+    Balanced,
+    Constant,
+    Exp,
+    Fixed,
+    GreedyKL,
+    Grouped,
+    Linear,
+    Log,
+    Mediators,
+    Random,
+    Singletons,
+    Stratified,
+)
 from fedgsp.prepare import AugmentMean, AugmentZScore
 from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
 
@@ -74,6 +88,8 @@ PARTS: list[tuple[str, Any]] = [
     ("local", SGD(lr=0.3, batch_size=9, epochs=2, momentum=0.5, weight_decay=0.01, schedule=Cosine(8))),
     ("server", Mean("uniform")),
     ("grouper", GreedyKL(target="uniform")),
+    ("grouper", Balanced()),
+    ("grouper", Stratified()),
     ("local", Prox(mu=0.5, anchor="global")),
     ("local", MMD(lam=0.2)),
     ("local", Fusion(operator="multi")),
@@ -126,7 +142,7 @@ class TestRefused:
 
     def test_an_unknown_kind(self) -> None:
         assert refused("growth", {"kind": "logg"}) == "method.here: unknown kind 'logg': did you mean 'log'?"
-        assert "choose from: fixed, greedy-kl, icg, random." in refused("grouper", {"kind": "log"})
+        assert "choose from: balanced, fixed, greedy-kl, icg, random, stratified." in refused("grouper", {"kind": "log"})
 
     def test_an_unknown_parameter(self) -> None:
         assert refused("local", {"kind": "sgd", "batchsize": 5}) == (

@@ -13,7 +13,7 @@ from typing import Any
 from fedgsp.client import MMD, SGD, Fusion, Prox
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.parts import decode, encode, kind_of
-from fedgsp.plan import ICG, Constant, Fixed, GreedyKL, Grouped, Log, Mediators, Planner, Random, Singletons
+from fedgsp.plan import ICG, Balanced, Constant, Fixed, GreedyKL, Grouped, Log, Mediators, Planner, Random, Singletons
 from fedgsp.prepare import AugmentMean, AugmentZScore, Preparation
 from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, ServerRule, Yogi
 
@@ -171,6 +171,10 @@ METHODS: Mapping[str, Row] = {
     "fedgsp": Row(
         "ICG anew every round into a growing number of groups: from sequential to parallel (STP)",
         lambda: Method(Grouped(Log(2, 10), ICG(), kappa=0.3), SGD(), Mean()),
+    ),
+    "fedgsp-balanced": Row(
+        "fedgsp with groups balanced by exchange in place of ICG: more alike, and nobody left out",
+        lambda: Method(Grouped(Log(2, 10), Balanced(), kappa=0.3), SGD(), Mean()),
     ),
     "stp-random": Row(
         "fedgsp with random groups: STP without ICG", lambda: Method(Grouped(Log(2, 10), Random(), kappa=0.3), SGD(), Mean())

@@ -15,14 +15,35 @@ from typing import Any
 from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
-from fedgsp.plan import ICG, Constant, Exp, Fixed, GreedyKL, Grouped, Linear, Log, Mediators, Random, Singletons
+from fedgsp.plan import (
+    ICG,
+    Balanced,
+    Constant,
+    Exp,
+    Fixed,
+    GreedyKL,
+    Grouped,
+    Linear,
+    Log,
+    Mediators,
+    Random,
+    Singletons,
+    Stratified,
+)
 from fedgsp.prepare import AugmentMean, AugmentZScore
 from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
 
 KINDS: Mapping[str, Mapping[str, type]] = {
     "planner": {"grouped": Grouped, "mediators": Mediators},
     "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
-    "grouper": {"random": Random, "icg": ICG, "greedy-kl": GreedyKL, "fixed": Fixed},
+    "grouper": {
+        "random": Random,
+        "icg": ICG,
+        "balanced": Balanced,
+        "greedy-kl": GreedyKL,
+        "stratified": Stratified,
+        "fixed": Fixed,
+    },
     "local": {"sgd": SGD, "prox": Prox, "mmd": MMD, "fusion": Fusion},
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
     "server": {
@@ -36,8 +57,8 @@ KINDS: Mapping[str, Mapping[str, type]] = {
     },
     "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore},
 }
-UNSPELLED = ("n_groups", "random_state")
-"""Fields of groupers for use on their own; in a method the planner gives both."""
+UNSPELLED = ("n_groups", "random_state", "longest_chain")
+"""Fields of groupers for use on their own; in a method the planner gives the first two."""
 
 
 def kind_of(part: Any) -> str:

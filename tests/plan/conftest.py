@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from fedgsp.core.profiles import Profiles
 
-FEMNIST = Path(__file__).resolve().parents[3] / "shared" / "femnist" / "femnist.npz"
+FEMNIST = next(
+    (found for up in Path(__file__).resolve().parents[3:] if (found := up / "shared" / "femnist" / "femnist.npz").exists()),
+    Path("../shared/femnist/femnist.npz"),
+)
 
 
 def skewed(clients: int, classes: int, seed: int = 0) -> NDArray[np.int64]:

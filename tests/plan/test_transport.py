@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fedgsp.plan.transport import assign_equally
+from fedgsp.plan.compiled import compiled
+from fedgsp.plan.loops import level
+from fedgsp.plan.transport import WORTH_COMPILING, assign_equally
 
 
 def total(cost: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -68,3 +70,30 @@ def test_the_given_prices_are_left_alone() -> None:
 def test_unequal_shares_are_refused() -> None:
     with pytest.raises(ValueError, match="7 points cannot be shared equally by 2"):
         assign_equally(np.zeros((7, 2)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 2**32 - 1), st.sampled_from([1, 4, 1000, None]))
+def test_compiled_and_plain_code_give_the_same_bits(clusters: int, size: int, seed: int, spread: int | None) -> None:
+    """Also where many points are equally cheap to move, so that ties decide."""
+    if compiled(level) is None:
+        pytest.skip("Numba is not installed")
+    rng = np.random.default_rng(seed)
+    shape = (clusters * size, clusters)
+    cost = rng.normal(size=shape) if spread is None else rng.integers(-spread, spread + 1, shape).astype(np.float64)
+    prices = rng.normal(size=clusters) if spread is None else rng.integers(-9, 9, clusters).astype(np.float64)
+    plain, fast = (assign_equally(cost, prices, compile_from=size) for size in (10**9, 0))
+    assert np.array_equal(plain.labels, fast.labels)
+    assert np.array_equal(plain.prices, fast.prices)
+
+
+def test_large_problems_are_the_same_with_and_without_a_compiler() -> None:
+    cost = np.random.default_rng(0).integers(0, 50, (240, 12)).astype(np.float64)
+    assert cost.size > WORTH_COMPILING
+    assert np.array_equal(assign_equally(cost).labels, assign_equally(cost, compile_from=10**9).labels)
+
+
+def test_useless_prices_do_not_matter() -> None:
+    cost = np.random.default_rng(1).integers(0, 50, (60, 5)).astype(np.float64)
+    misled = assign_equally(cost, np.array([1e6, 0.0, 0.0, 0.0, 0.0]))
+    assert np.array_equal(misled.labels, assign_equally(cost).labels)

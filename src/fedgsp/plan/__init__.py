@@ -1,5 +1,6 @@
 """Who trains with whom: growth functions, groupers, planners, and how unlike two class distributions are."""
 
+from fedgsp.plan.balanced import Balanced
 from fedgsp.plan.divergence import (
     PairwiseSum,
     cpd,
@@ -12,18 +13,25 @@ from fedgsp.plan.divergence import (
     mmd_squared,
     objective_z,
     pairwise_cpd,
+    pairwise_kl,
 )
 from fedgsp.plan.greedy_kl import GreedyKL
 from fedgsp.plan.groupers import NOBODY, Fitted, Fixed, Grouper, GroupEstimator, GroupShape, Random
 from fedgsp.plan.growth import MOST_GROUPS, Constant, Exp, Growth, Linear, Log, Singletons
 from fedgsp.plan.icg import ICG, Clustering, ClusterShape, deal, equal_size_clusters
 from fedgsp.plan.mediators import Mediators
+from fedgsp.plan.pairs import PairSummary, summarise_pairs
 from fedgsp.plan.planner import Grouped, Planner, Schedule
+from fedgsp.plan.privacy import private_counts
+from fedgsp.plan.profiling import feature_profiles, quantile_profiles
+from fedgsp.plan.stratified import Stratified
+from fedgsp.plan.within import balanced_within
 
 __all__ = [
     "ICG",
     "MOST_GROUPS",
     "NOBODY",
+    "Balanced",
     "ClusterShape",
     "Clustering",
     "Constant",
@@ -39,16 +47,20 @@ __all__ = [
     "Linear",
     "Log",
     "Mediators",
+    "PairSummary",
     "PairwiseSum",
     "Planner",
     "Random",
     "Schedule",
     "Singletons",
+    "Stratified",
+    "balanced_within",
     "cpd",
     "deal",
     "distributions",
     "emd",
     "equal_size_clusters",
+    "feature_profiles",
     "group_sums",
     "js",
     "kl",
@@ -56,4 +68,8 @@ __all__ = [
     "mmd_squared",
     "objective_z",
     "pairwise_cpd",
+    "pairwise_kl",
+    "private_counts",
+    "quantile_profiles",
+    "summarise_pairs",
 ]

@@ -153,12 +153,37 @@ def objective_z(group_sums: ArrayLike, distance: ZDistance = "euclid") -> Pairwi
     sums = np.asarray(group_sums, dtype=np.float64)
     if len(sums) < 2:
         return PairwiseSum(0.0, 0)
-    if distance == "cpd":
-        values = pairwise_cpd(distributions(sums))
-    elif distance == "js":
-        values = pdist(distributions(sums), "jensenshannon") ** 2
-    elif distance in ("emd", "l1"):
-        values = pdist(distributions(sums) if distance == "emd" else sums, "cityblock")
-    else:
-        values = pdist(sums, "euclidean" if distance == "euclid" else "sqeuclidean")
+    values = pairwise_distance(distributions(sums) if distance in ("cpd", "emd", "js") else sums, distance)
     return PairwiseSum(float(values.sum()), len(values))
+
+
+def pairwise_distance(rows: Reals, distance: ZDistance) -> Reals:
+    """The distance of all pairs of rows (N, F), condensed like `pairwise_cpd`; for "cpd", "emd" and "js" of distributions."""
+    if distance == "cpd":
+        return pairwise_cpd(rows)
+    if distance == "js":
+        return np.asarray(pdist(rows, "jensenshannon") ** 2)
+    if distance in ("emd", "l1"):
+        return np.asarray(pdist(rows, "cityblock"))
+    return np.asarray(pdist(rows, "euclidean" if distance == "euclid" else "sqeuclidean"))
+
+
+def rowwise_distance(first: Reals, second: Reals, distance: ZDistance) -> Reals:
+    """The same distances, of each row (n, F) of `first` to the row of `second` beside it."""
+    if distance == "js":
+        return js(first, second)
+    if distance in ("emd", "l1"):
+        return np.asarray(np.abs(first - second).sum(axis=1))
+    squared = np.asarray(((first - second) ** 2).sum(axis=1))
+    if distance == "cpd":
+        return np.asarray(-np.expm1(-1.0) * squared)
+    return np.sqrt(squared) if distance == "euclid" else squared
+
+
+def pairwise_kl(rows: ArrayLike) -> Reals:
+    """KL(p_i || p_j) of all pairs of distributions (N, F), as a square matrix (N, N): KL is not symmetric."""
+    p = _simplex(rows)
+    with np.errstate(divide="ignore"):
+        logs = np.where(p > 0, np.log(p), 0.0)
+    lacking = (p > 0).astype(np.float64) @ (p == 0).T.astype(np.float64) > 0  # q lacks a class of p
+    return np.where(lacking, np.inf, np.maximum((p * logs).sum(axis=1)[:, None] - p @ logs.T, 0.0))

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import rel_entr
+from scipy.special import xlogy
 
 from fedgsp.plan.checks import require_choice
 from fedgsp.plan.groupers import Counts, GroupEstimator, GroupShape, even_sizes, require_enough_clients
@@ -44,13 +44,15 @@ class GreedyKL(GroupEstimator):
         if sum(sizes) != len(counts):
             raise ValueError(f"groups of {sum(sizes)} clients in all for {len(counts)} clients")
         target = self._target(np.asarray(counts.sum(axis=0) if population is None else population, dtype=np.float64))
+        present = target > 0  # a class that nobody has says nothing
+        log_target = np.log(target[present])
         left = rng.permutation(len(counts))
-        vectors = np.asarray(counts, dtype=np.float64)
+        vectors = np.asarray(counts[:, present], dtype=np.float64)
         labels = np.empty(len(counts), dtype=np.int64)
         for group, size in enumerate(sizes):
             sums = np.zeros(vectors.shape[1])
             for _ in range(size):
-                best = int(np.argmin(_divergences(sums + vectors[left], target)))
+                best = int(np.argmin(_divergences(sums + vectors[left], log_target)))
                 labels[left[best]] = group
                 sums += vectors[left[best]]
                 left = np.delete(left, best)
@@ -67,9 +69,9 @@ class GreedyKL(GroupEstimator):
         return np.asarray(population / population.sum())
 
 
-def _divergences(sums: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """KL(norm(row) || target) for every row (n, F); infinite for a row without samples."""
-    totals = sums.sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        values = rel_entr(sums / totals, target).sum(axis=1)
-    return np.where(totals[:, 0] > 0, values, np.inf)
+def _divergences(sums: NDArray[np.float64], log_target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """KL of the distributions of `sums` (n, F): (sum v log v - v . log t) / N - log N; infinite where there is no sample."""
+    totals = sums.sum(axis=1)
+    whole = np.where(totals > 0, totals, 1.0)
+    divergence = (xlogy(sums, sums).sum(axis=1) - sums @ log_target) / whole - np.log(whole)
+    return np.where(totals > 0, divergence, np.inf)

@@ -19,6 +19,9 @@ from fedgsp.plan.checks import require_whole
 Counts = NDArray[np.int64] | NDArray[np.float64]
 """(K, F): one non-negative vector per client, usually class counts."""
 
+MOST_COUNTED = 2**53
+"""The largest number in a client's vector: up to it, float64 counts exactly."""
+
 NOBODY = -1
 """The label of a client that is in no group."""
 
@@ -85,14 +88,18 @@ class GroupEstimator:
 
     def fit(self, counts: ArrayLike) -> Fitted:
         """Group the rows of `counts` (K, F) into `n_groups` groups."""
+        vectors = checked_counts(type(self).__name__, counts)
+        n_groups = self.groups_for(len(vectors))
+        return Fitted(self.assign(vectors, n_groups, np.random.default_rng(self.random_state)), n_groups)
+
+    def groups_for(self, clients: int) -> int:
+        """`n_groups` if that many clients can form them, else an InputError."""
         name = type(self).__name__
-        vectors = checked_counts(name, counts)
         if self.n_groups is None:
             raise InputError(f"{name}: say how many groups to form, as in {name}(n_groups=10).")
-        if self.n_groups > len(vectors):
-            raise InputError(f"{name}: n_groups is {self.n_groups}, but there are only {len(vectors)} clients to group.")
-        labels = self.assign(vectors, int(self.n_groups), np.random.default_rng(self.random_state))
-        return Fitted(labels, int(self.n_groups))
+        if self.n_groups > clients:
+            raise InputError(f"{name}: n_groups is {self.n_groups}, but there are only {clients} clients to group.")
+        return int(self.n_groups)
 
 
 def checked_counts(where: str, counts: ArrayLike) -> Counts:
@@ -105,10 +112,16 @@ def checked_counts(where: str, counts: ArrayLike) -> Counts:
         raise InputError(f"{where}: counts must have two dimensions (clients, classes), not {array.ndim}.")
     if array.dtype.kind not in "buif":
         raise InputError(f"{where}: counts must be numbers, not {array.dtype}.")
-    vectors: Counts = array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
-    if not np.isfinite(vectors).all():
+    if not array.shape[1]:
+        raise InputError(f"{where}: counts must have at least one column.")
+    vectors: Counts = array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array.astype(np.int64, copy=False)
+    if vectors.dtype.kind == "f" and not np.isfinite(vectors).all():
         raise InputError(f"{where}: counts must be finite, but row {_first_row(~np.isfinite(vectors))} is not.")
-    if (vectors < 0).any():
+    if vectors.max(initial=0) > MOST_COUNTED:
+        raise InputError(
+            f"{where}: counts must be at most 2^53, but row {_first_row(vectors > MOST_COUNTED)} has a larger one."
+        )
+    if vectors.min(initial=0) < 0:
         raise InputError(f"{where}: counts must not be negative, but row {_first_row(vectors < 0)} has one that is.")
     return vectors
 

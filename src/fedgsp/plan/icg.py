@@ -93,17 +93,17 @@ def equal_size_clusters(
     points = np.asarray(counts, dtype=np.float64)
     size = len(points) // clusters
     sums = size * points[plus_plus_start(points, clusters, rng)]  # (L, F), the centroids times `size`
+    squares = float((points**2).sum())
     prices: NDArray[np.float64] | None = None
     objective: list[float] = []
     converged = False
     while not converged and len(objective) < tau:
         found = assign_equally(_costs(points, sums, size, distance), prices)
         prices = found.prices
-        updated = np.zeros_like(sums)
-        np.add.at(updated, found.labels, points)
+        updated = points[np.argsort(found.labels, kind="stable")].reshape(clusters, size, -1).sum(axis=1)
         converged = np.array_equal(updated, sums)
         sums = updated
-        objective.append(0.5 * float((points**2).sum() - (sums**2).sum() / size))
+        objective.append(0.5 * (squares - float((sums**2).sum()) / size))
     return Clustering(found.labels, sums / size, tuple(objective), converged)
 
 
@@ -130,7 +130,7 @@ def plus_plus_start(points: NDArray[np.float64], clusters: int, rng: np.random.G
         cumulated = weight.cumsum()
         start[turn] = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
         drawn[start[turn]] = True
-        to_new = ((points - points[start[turn]]) ** 2).sum(axis=1)
+        to_new = cdist(points, points[start[turn]][None], "sqeuclidean")[:, 0]
         gap = to_new if turn == 0 else np.minimum(gap, to_new)
     return start
 

@@ -2,12 +2,25 @@
 
 It is a transportation problem: n points, L clusters, each cluster takes exactly `size` = n / L points, total cost least. The
 paper solves it as a min-cost flow with OR-Tools. Here is the same optimum by successive shortest paths (primal-dual), on the
-small graph of the L clusters and not on the n x n matrix of replicated centroids, which takes minutes at n = 3,550.
+small graph of the L clusters and not on the graph of the n points.
 
 Every cluster has a price. Each point first goes where cost + price is least; while a cluster is overfull, the cheapest chain of
 moves "overfull -> ... -> with room" hands one point on along every arc, and prices are raised so that every point stays where
 cost + price is least for it. That invariant is linear-programming optimality, and it holds for any prices to begin with, so
 those of the last k-means iteration make a good start. Costs and prices that are whole numbers stay exact in float64.
+
+Measured on class counts of FEMNIST writers (CPU milliseconds for one assignment, cold prices; all give the same cost):
+
+    n, L                     364, 7   360, 36   3549, 3   3535, 35   3550, 355
+    this, compiled              0.1       0.2       0.6        1.2          22
+    this, NumPy                 3.0       5.5        11         48         280
+    OR-Tools min-cost flow      1.2       3.5       3.9         47         370
+    SciPy's assignment, each
+    cluster repeated            3.6       2.1      1200       1700         620
+
+Compiled code wins everywhere, by 7 to 38 times over OR-Tools. Without it OR-Tools would win by 1.5 to 3 times where n is
+small or L is tiny and lose elsewhere, too little to depend on it. The loop has two twins with the same bits: `loops.level`,
+compiled where Numba is installed, and `_level_with_numpy`.
 """
 
 from __future__ import annotations
@@ -18,6 +31,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.plan.compiled import compiled
+from fedgsp.plan.loops import level
+
+WORTH_COMPILING = 2048
+"""Costs (n times L) from which it pays to import a compiler: below, NumPy takes a few milliseconds."""
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -27,60 +46,76 @@ class Assignment:
     prices: NDArray[np.float64]
 
 
-class _Moves:
-    """The cheapest way to move one point from cluster c to cluster d, for every pair (c, d), kept true while points move."""
-
-    def __init__(self, cost: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-        clusters = cost.shape[1]
-        self.cost, self.labels = cost, labels
-        self.members: list[list[int]] = [[] for _ in range(clusters)]
-        for point, cluster in enumerate(labels.tolist()):
-            self.members[cluster].append(point)
-        self.extra = np.full((clusters, clusters), np.inf)  # what the cheapest move costs on top (may be negative)
-        self.point = np.full((clusters, clusters), -1, dtype=np.int64)  # and which point it moves
-        for cluster in range(clusters):
-            self._renew(cluster)
-
-    def move(self, source: int, target: int) -> None:
-        """Move the cheapest point from `source` to `target`."""
-        point = int(self.point[source, target])
-        self.members[source].remove(point)
-        self.members[target].append(point)
-        self.labels[point] = target
-        self._renew(source)
-        self._renew(target)
-
-    def _renew(self, cluster: int) -> None:
-        if not self.members[cluster]:
-            self.extra[cluster], self.point[cluster] = np.inf, -1
-            return
-        members = np.asarray(self.members[cluster])
-        extra = self.cost[members] - self.cost[members, cluster][:, None]
-        best = extra.argmin(axis=0)
-        self.extra[cluster] = extra[best, np.arange(extra.shape[1])]
-        self.point[cluster] = members[best]
-
-
-def assign_equally(cost: NDArray[np.float64], prices: NDArray[np.float64] | None = None) -> Assignment:
+def assign_equally(
+    cost: NDArray[np.float64], prices: NDArray[np.float64] | None = None, *, compile_from: int = WORTH_COMPILING
+) -> Assignment:
     """Assign n points to L clusters of exactly n / L points so that the sum of `cost` (n, L) is least (Eq. ccp-objective).
 
-    `prices` (L,) is where the search begins: it changes how fast the optimum is found, not what it costs.
+    `prices` (L,) is where the search begins, unless it starts nearer to equal sizes without them: it changes how fast the
+    optimum is found, not what it costs. Problems of at least `compile_from` costs use compiled code where there is some.
     """
     points, clusters = cost.shape
     if points % clusters:
         raise ValueError(f"{points} points cannot be shared equally by {clusters} clusters")
     size = points // clusters
-    prices = np.zeros(clusters) if prices is None else prices
-    labels = (cost + prices).argmin(axis=1).astype(np.int64)
+    labels, paid = cost.argmin(axis=1).astype(np.int64), np.zeros(clusters)
+    if prices is not None:
+        warm = (cost + prices).argmin(axis=1).astype(np.int64)
+        if _misplaced(warm, clusters, size) <= _misplaced(labels, clusters, size):
+            labels, paid = warm, prices.astype(np.float64)  # a copy: the caller's prices are left alone
+    fast = compiled(level) if cost.size >= compile_from else None
+    (fast or _level_with_numpy)(np.ascontiguousarray(cost), labels, paid, size)
+    return Assignment(labels, paid)
+
+
+def _misplaced(labels: NDArray[np.int64], clusters: int, size: int) -> int:
+    return int(np.maximum(np.bincount(labels, minlength=clusters) - size, 0).sum())
+
+
+class _Moves:
+    """The cheapest way to move one point from cluster c to cluster d, for every pair (c, d), kept true while points move.
+
+    Of equally cheap points it is the one with the lowest number, whatever the order in which points came and went.
+    """
+
+    def __init__(self, cost: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+        clusters = cost.shape[1]
+        self.cost, self.labels = cost, labels
+        self.extra = np.full((clusters, clusters), np.inf)  # what the cheapest move costs on top (may be negative)
+        self.point = np.full((clusters, clusters), -1, dtype=np.int64)  # and which point it moves
+        for cluster in range(clusters):
+            self._renew(cluster, np.arange(clusters))
+
+    def move(self, source: int, target: int) -> None:
+        """Move the cheapest point from `source` to `target`."""
+        point = int(self.point[source, target])
+        self.labels[point] = target
+        self._renew(source, np.flatnonzero(self.point[source] == point))
+        extra = self.cost[point] - self.cost[point, target]
+        better = (extra < self.extra[target]) | ((extra == self.extra[target]) & (point < self.point[target]))
+        self.extra[target, better], self.point[target, better] = extra[better], point
+
+    def _renew(self, cluster: int, targets: NDArray[np.int64]) -> None:
+        members = np.flatnonzero(self.labels == cluster)
+        if not len(members):
+            self.extra[cluster, targets], self.point[cluster, targets] = np.inf, -1
+            return
+        extra = self.cost[np.ix_(members, targets)] - self.cost[members, cluster][:, None]
+        best = extra.argmin(axis=0)
+        self.extra[cluster, targets] = extra[best, np.arange(len(targets))]
+        self.point[cluster, targets] = members[best]
+
+
+def _level_with_numpy(cost: NDArray[np.float64], labels: NDArray[np.int64], prices: NDArray[np.float64], size: int) -> None:
+    """As `loops.level`: changes `labels` and `prices` until each cluster has `size` points."""
     moves = _Moves(cost, labels)
-    load = np.bincount(labels, minlength=clusters)
+    load = np.bincount(labels, minlength=len(prices))
     while (load > size).any():
-        path, prices = _cheapest_path(moves.extra, prices, load > size, load < size)
+        path, prices[:] = _cheapest_path(moves.extra, prices, load > size, load < size)
         for source, target in reversed(list(pairwise(path))):
             moves.move(source, target)
         load[path[0]] -= 1
         load[path[-1]] += 1
-    return Assignment(labels, prices)
 
 
 def _cheapest_path(

@@ -1,0 +1,150 @@
+"""Groups formed and judged: what `fedgsp group` prints, writes and draws."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.parts import KINDS
+from fedgsp.plan import Balanced, GroupEstimator, Random, balanced_within, group_sums, private_counts, summarise_pairs
+from fedgsp.plan.groupers import Counts
+from fedgsp.report.tables import ClientTable
+from fedgsp.run.files import write_whole
+
+GROUPERS = {word: kind for word, kind in KINDS["grouper"].items() if all(f.name != "grouper" for f in fields(kind))}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How unlike rows of counts are: z per pair (Euclidean distance of counts), and CPD's median, mean and maximum."""
+
+    rows: int
+    z: float
+    cpd_median: float
+    cpd_mean: float
+    cpd_maximum: float
+    pairs: int
+    pairs_looked_at: int
+    cpd_mean_error: float
+
+    @classmethod
+    def of(cls, counts: NDArray[Any]) -> Figures:
+        """Of all pairs of rows, or of a sample."""
+        cpd, z = summarise_pairs(counts), summarise_pairs(counts, "euclid")
+        return cls(len(counts), z.mean, cpd.median, cpd.mean, cpd.maximum, cpd.pairs, cpd.looked_at, cpd.mean_error)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Labels (K,), -1 for clients in no group, and how alike clients, random groups and these groups are."""
+
+    labels: NDArray[np.int64]
+    n_groups: int
+    grouper: str
+    seconds: float
+    clients: Figures
+    random: Figures
+    groups: Figures
+
+    @property
+    def left_out(self) -> int:
+        """Clients in no group."""
+        return int((self.labels < 0).sum())
+
+    def as_dict(self, names: list[str]) -> dict[str, Any]:
+        """As plain data, with every client's group."""
+        return {
+            "schema": 1,
+            "grouper": self.grouper,
+            "groups": self.n_groups,
+            "clients": len(self.labels),
+            "left_out": self.left_out,
+            "cpu_seconds": self.seconds,
+            "before": asdict(self.clients),
+            "random": asdict(self.random),
+            "after": asdict(self.groups),
+            "assignment": dict(zip(names, self.labels.tolist(), strict=True)),
+        }
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for: which grouper, how many groups, from which seed, under which privacy, time and constraints."""
+
+    grouper: str = "balanced"
+    groups: int = 10
+    seed: int = 0
+    epsilon: float | None = None
+    delta: float = 0.0
+    within: float | None = None
+    one_per_site: bool = False
+    longest_chain: float | None = None
+
+
+def form_groups(table: ClientTable, wish: Wish) -> Grouping:
+    """Group the clients as wished, on noised counts if epsilon is given; the figures are always those of the true counts."""
+    grouper = _estimator(wish)
+    grouper.groups_for(len(table.counts))
+    seen = table.counts
+    if wish.epsilon is not None:
+        seen = private_counts(_whole(seen), wish.epsilon, wish.delta, np.random.default_rng([wish.seed, 1]))
+    began = time.process_time()
+    labels = _labels(grouper, seen, table, wish)
+    took = time.process_time() - began
+    shuffled = Random(n_groups=wish.groups, random_state=wish.seed).fit(table.counts).labels_
+    figures = [Figures.of(c) for c in (table.counts, *(_sums(table.counts, own, wish.groups) for own in (shuffled, labels)))]
+    return Grouping(labels, wish.groups, wish.grouper, took, *figures)
+
+
+def _estimator(wish: Wish) -> GroupEstimator:
+    if wish.grouper not in GROUPERS:
+        raise InputError(f"unknown grouper '{wish.grouper}': {did_you_mean(wish.grouper, GROUPERS)}")
+    constrained = wish.one_per_site or wish.longest_chain is not None
+    if wish.grouper != "balanced" and (constrained or wish.within is not None):
+        raise InputError(f"only the grouper 'balanced' keeps constraints and time limits, not '{wish.grouper}'.")
+    if constrained and wish.within is not None:
+        raise InputError("--within cannot be combined with constraints.")
+    grouper: GroupEstimator = GROUPERS[wish.grouper](n_groups=wish.groups, random_state=wish.seed)
+    return replace(grouper, longest_chain=wish.longest_chain) if isinstance(grouper, Balanced) else grouper
+
+
+def _labels(grouper: GroupEstimator, seen: Counts, table: ClientTable, wish: Wish) -> NDArray[np.int64]:
+    if not isinstance(grouper, Balanced):
+        return grouper.fit(seen).labels_
+    if wish.within is not None:
+        return balanced_within(seen, wish.groups, wish.within, wish.seed, grouper)
+    if wish.one_per_site and table.sites is None:
+        raise InputError("--one-per-site needs to know the clients' sites: give a column 'site'.")
+    if wish.longest_chain is not None and table.seconds is None:
+        raise InputError("--longest-chain needs to know how long clients take: give a column 'seconds'.")
+    sites = table.sites if wish.one_per_site else None
+    return grouper.fit(seen, sites=sites, seconds=None if wish.longest_chain is None else table.seconds).labels_
+
+
+def _whole(counts: Counts) -> NDArray[np.int64]:
+    if counts.dtype.kind == "f":
+        raise InputError(
+            "--epsilon needs whole-numbered counts: noise for other vectors depends on how much a sample can change them."
+        )
+    return counts.astype(np.int64, copy=False)
+
+
+def _sums(counts: Counts, labels: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
+    return group_sums(counts, labels, n_groups)
+
+
+def write_assignment(path: Path, names: list[str], labels: NDArray[np.int64]) -> None:
+    """A .csv with a row `client,group` for everybody; -1 is no group."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("client", "group"))
+    writer.writerows(zip(names, labels.tolist(), strict=True))
+    write_whole(path, text.getvalue().encode())
