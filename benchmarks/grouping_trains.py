@@ -73,7 +73,7 @@ def main() -> None:
     print(f"\n{'round':>6}" + "".join(f"{name:>20}" for name in METHODS))
     for at, round_ in enumerate(rounds):
         cells = (interval(values[:, at]) for values in curves.values())
-        print(f"{round_:>6}" + "".join(f"{mean:>13.4f} +-{half:.4f}"[:20].rjust(20) for mean, half in cells))
+        print(f"{round_:>6}" + "".join(f"{mean:.4f} +-{half:.4f}".rjust(20) for mean, half in cells))
     print(f"\npaired differences of accuracy over {options.seeds} seeds, mean and 95 % interval")
     for what, part in (("last evaluation", slice(-1, None)), ("mean of all evaluations", slice(None))):
         for first, second in (("balanced", "icg"), ("balanced", "random"), ("icg", "random")):
