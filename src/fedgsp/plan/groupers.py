@@ -6,6 +6,7 @@ way scikit-learn's estimators are: `ICG(n_groups=52, random_state=0).fit(counts)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -60,7 +61,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupEstimator:
+class GroupEstimator(ABC):
     """What every grouper gets for nothing: regrouping each round, and `fit` for use outside a run.
 
     `n_groups` and `random_state` are for `fit` only; in a run the growth function and the run's seeds decide.
@@ -74,13 +75,13 @@ class GroupEstimator:
             if getattr(self, field) is not None:
                 require_whole(type(self).__name__, field, getattr(self, field), at_least=least)
 
+    @abstractmethod
     def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (K,); see `Grouper`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shape(self, clients: int, n_groups: int) -> GroupShape:
         """Sizes without grouping; see `Grouper`."""
-        raise NotImplementedError
 
     def drawn_in(self, round_: int) -> int:
         """The paper regroups in every round (Alg. 1, line 3)."""

@@ -5,6 +5,7 @@ Each is evaluated exactly (see `exact`), so that a schedule never depends on how
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -31,11 +32,12 @@ class Growth(Protocol):
         ...
 
 
-class _Capped:
+class _Capped(ABC):
     """The paper's cap: f(r) groups, but never more than K, since a group needs a client."""
 
+    @abstractmethod
     def wanted(self, round_: int) -> int | None:
-        raise NotImplementedError
+        """f(r), or None for as many as there are clients."""
 
     def groups(self, round_: int, clients: int) -> int:
         """min(f(r), K), at least 1."""
@@ -70,8 +72,9 @@ class _Growing(_Capped):
         steps = self._steps(as_written(self.alpha), round_)
         return min(int(self.beta) * steps, MOST_GROUPS)
 
+    @abstractmethod
     def _steps(self, alpha: Fraction, round_: int) -> int:
-        raise NotImplementedError
+        """The floor of the formula."""
 
 
 @dataclass(frozen=True)
