@@ -16,6 +16,7 @@ filled with the background. A client always keeps at least one sample.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,14 +37,14 @@ SHIFT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Augment:
+class Augment(ABC):
     """What both variants share. `background` of None is the commonest value on the border of the first training images."""
 
     background: float | None = None
 
+    @abstractmethod
     def ratios(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """R_y (F,): how many samples there should be of each class for every one there is; 1 leaves it alone."""
-        raise NotImplementedError
 
     def prepare(self, data: FederatedData, clients: NDArray[np.int64], data_seed: int) -> Prepared:
         """Augment (and thin out) the training part of `clients`."""
