@@ -159,8 +159,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
 
 
 def test_a_plot_without_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedgsp.report.tune_plot import require_plotting
+    from fedgsp.report.plotting import require_plotting
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"drawing needs matplotlib: pip install 'fedgsp\[plot\]'"):
+    with pytest.raises(InputError, match=r"drawing a picture needs .*pip install 'fedgsp\[plot\]'"):
         require_plotting()

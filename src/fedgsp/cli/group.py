@@ -36,7 +36,8 @@ def group(
     from fedgsp.report.tables import read_clients
 
     if plot is not None:
-        from fedgsp.report.group_picture import draw_groups, require_plotting
+        from fedgsp.report.group_picture import draw_groups
+        from fedgsp.report.plotting import require_plotting
 
         require_plotting()
     wish = Wish(grouper, groups, seed, epsilon, delta, duration(within), one_per_site, longest_chain)

@@ -40,7 +40,8 @@ def tune(
     """Try a grid of hyper-parameters on the validation part; test data has no say. Repeat the command to go on."""
     from fedgsp.cli.options import build_config
     from fedgsp.cli.run import _workers
-    from fedgsp.report.tune_plot import plot_tuning, require_plotting
+    from fedgsp.report.plotting import require_plotting
+    from fedgsp.report.tune_plot import plot_tuning
     from fedgsp.study import tune as study
 
     if plot:

@@ -15,19 +15,12 @@ from fedgsp.core.errors import InputError
 from fedgsp.plan import ICG, Random, distributions, group_sums, pairwise_cpd
 from fedgsp.plan.groupers import Counts
 from fedgsp.report.groups import Grouping
+from fedgsp.report.plotting import require_plotting
 
 MOST_DRAWN = 1000
 """Groups whose pairs are drawn: of more, a thousand are taken at random."""
 
 MOST_FOR_ICG = 20_000
-
-
-def require_plotting() -> None:
-    """Refuse before anything starts where matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("drawing needs matplotlib: pip install 'fedgsp[plot]'.") from None
 
 
 def draw_groups(path: Path, counts: Counts, grouping: Grouping, seed: int) -> None:

@@ -6,15 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedgsp.core.errors import InputError
-
-
-def require_plotting() -> None:
-    """Refuse before anything starts where matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("drawing needs matplotlib: pip install 'fedgsp[plot]'.") from None
+from fedgsp.report.plotting import require_plotting
 
 
 def plot_tuning(path: Path, score: str, rows: Sequence[tuple[Mapping[str, Any], float | None, float]]) -> None:
