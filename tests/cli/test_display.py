@@ -85,7 +85,7 @@ def test_the_summary_says_what_where_and_what_next(tmp_path: Path, capsys: pytes
 
 
 def test_figures_as_a_person_says_them() -> None:
-    assert [duration(s) for s in (4.4, 61, 3700)] == ["4 s", "1 min 01 s", "1 h 01 min"]
+    assert [duration(s) for s in (0.44, 59.9, 61, 3700)] == ["0.4 s", "59 s", "1 min 01 s", "1 h 01 min"]
     assert [size(n) for n in (999, 26_414_840, 2.6e12)] == ["999 B", "26.4 MB", "2.6 TB"]
     assert sparkline([0.0, 0.5, 1.0]) == "▁▄█"
     assert sparkline([]) == ""

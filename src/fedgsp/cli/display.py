@@ -46,7 +46,7 @@ def duration(seconds: float) -> str:
     """Seconds as a person says them."""
     whole = int(seconds)
     if whole < 60:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

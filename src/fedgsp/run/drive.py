@@ -91,7 +91,7 @@ def resume(
             journal = read_journal(path, bookmark)
         over = _recorded_ending(path, state, options.rounds)
         if over is not None:
-            return _reopened(over, setup, state, journal, path, observers)
+            return _reopened(over, setup, state, journal, path)
         if state.round > options.rounds:
             raise InputError(f"{path} has already trained {state.round} rounds, more than {options.rounds}.")
         if options.rounds != config.run.rounds:
@@ -116,21 +116,13 @@ def _recorded_ending(path: Path, state: ServerState, rounds: int) -> dict[str, A
 
 
 def _reopened(
-    facts: dict[str, Any],
-    setup: Setup,
-    state: ServerState,
-    journal: list[dict[str, Any]],
-    path: Path,
-    observers: Sequence[Observer],
-) -> RunResult:
-    """The result of a run that had already come to its end."""
+    facts: dict[str, Any], setup: Setup, state: ServerState, journal: list[dict[str, Any]], path: Path
+) -> RunResult:  # fmt: skip
+    """The result of a run that had already come to its end; observers are told nothing, since nothing happens."""
     score, target = setup.job.task.score, setup.config.run.target_accuracy
-    result = RunResult(facts["status"], setup, state, journal, figures(journal, score, target), facts, path, trained_now=False)
-    announce(observers, setup, journal)
-    for observer in observers:
-        observer.ended(result)
-        observer.closed()
-    return result
+    return RunResult(
+        facts["status"], setup, state, journal, figures(journal, score, target), facts, path, trained_now=False
+    )  # fmt: skip
 
 
 def _drive(
