@@ -248,3 +248,32 @@ def test_memory_stays_flat_over_200_rounds() -> None:
         assert resident() - warm < 8e6
     finally:
         engine.close()
+
+
+SPAWNED = """
+import multiprocessing
+import fedgsp, tiny
+
+def work(queue):
+    result = fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=1)
+    queue.put(result.state.digest())
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    child = context.Process(target=work, args=(queue,))
+    child.start()
+    print(queue.get(timeout=100))
+    child.join()
+"""
+
+
+def test_a_spawned_process_can_train(tmp_path: Path) -> None:
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, env=tiny.environment()
+    )
+    assert done.returncode == 0, done.stderr
+    plain = fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=0)
+    assert done.stdout.strip() == plain.state.digest()
