@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from datafiles import write_csv, write_leaf
 
+from fedgsp.data import load
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -84,3 +86,9 @@ def test_bad_input_is_one_sentence_and_exit_code_2(fedgsp: Run, source: str, tol
 
 def test_a_directory_without_a_kind_is_asked_about(fedgsp: Run, tmp_path: Path) -> None:
     assert f"Say leaf:{tmp_path}" in fedgsp("data", "inspect", str(tmp_path))[2]
+
+
+def test_made_data_is_listed_with_its_counts(fedgsp: Run) -> None:
+    assert fedgsp("data", "prepare", "glyphs:clients=3,seed=7")[0] == 0
+    (line,) = [line for line in fedgsp("data", "list")[1].splitlines() if line.startswith("glyphs-v1-3-7")]
+    assert line.split()[1:4] == ["glyphs", "3", f"{load('glyphs:clients=3,seed=7').samples:,}"]

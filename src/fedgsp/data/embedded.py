@@ -25,7 +25,7 @@ def load_glyphs(*, clients: int = 100, seed: int = 0, test: float = 0.1) -> Fede
         save_array(folder, "features", made.images)
         save_array(folder, "labels", made.labels)
         save_array(folder, "offsets", made.offsets)
-        return {"kind": "glyphs", "clients": list(made.names)}
+        return {"kind": "glyphs", "clients": list(made.names), "clients_count": clients, "samples": len(made.labels)}
 
     if clients < 1:
         raise InputError(f"glyphs needs at least one client, not {clients}.")
