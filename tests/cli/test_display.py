@@ -18,7 +18,7 @@ class Snapshots(LiveDisplay):
     """Keeps what the live view looked like after every hop and round."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(None, console)
+        super().__init__(console)
         self.seen: list[str] = []
 
     def event(self, event: EngineEvent) -> None:
@@ -57,7 +57,7 @@ def test_many_chains_share_one_bar() -> None:
 
 
 def test_plain_lines_for_pipes(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = PlainLines(None)
+    lines = PlainLines()
     fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=2, workers=0, observers=[lines])
     lines.event(WorkerLost(1, 0, 4, "its worker was killed"))
     printed = capsys.readouterr().out.splitlines()
@@ -68,7 +68,7 @@ def test_plain_lines_for_pipes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_capped_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    fedgsp.train("fedgsp", tiny.federation(), tiny.linear, rounds=2, workers=0, observers=[PlainLines(None)])
+    fedgsp.train("fedgsp", tiny.federation(), tiny.linear, rounds=2, workers=0, observers=[PlainLines()])
     assert "asks for 20 groups by round 2, but 8 clients train: it is capped at 8" in capsys.readouterr().out
 
 

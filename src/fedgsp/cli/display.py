@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -24,9 +23,9 @@ BARS = "▁▂▃▄▅▆▇█"
 MOST_CHAINS_SHOWN = 12
 
 
-def display(place: Path | None) -> Observer:
+def display() -> Observer:
     """The live display on a terminal, plain lines elsewhere."""
-    return LiveDisplay(place) if sys.stdout.isatty() else PlainLines(place)
+    return LiveDisplay() if sys.stdout.isatty() else PlainLines()
 
 
 def plain_console() -> Console:
@@ -87,8 +86,7 @@ def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
 class PlainLines(Observer):
     """A line a round, for logs and pipes."""
 
-    def __init__(self, place: Path | None) -> None:
-        self._place = place
+    def __init__(self) -> None:
         self._setup: Setup | None = None
 
     def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
@@ -115,9 +113,8 @@ class PlainLines(Observer):
 class LiveDisplay(Observer):
     """Progress over rounds with the time left, this round's chains advancing, and the accuracy as a sparkline."""
 
-    def __init__(self, place: Path | None, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         self._console = console or plain_console()
-        self._place = place
         self._setup: Setup | None = None
         self._journal: list[dict[str, Any]] = []
         self._plan: Plan | None = None

@@ -87,7 +87,7 @@ def run(
         return
     place = out or _default_place(setup.config.method.name)
     with _hint_on_interrupt(place):
-        result = drive.start(setup, place, _observers(quiet, as_json, place))
+        result = drive.start(setup, place, _observers(quiet, as_json))
     _finish(result, quiet, as_json)
 
 
@@ -110,7 +110,7 @@ def resume(
             workers=_workers(workers),
             previous=previous,
             other_numerics=other_numerics,
-            observers=_observers(quiet, as_json, directory),
+            observers=_observers(quiet, as_json),
         )
     if not (quiet or as_json) and not result.trained_now:
         typer.echo(f"{directory} had already come to its end after {result.rounds} rounds; --rounds trains on.")
@@ -126,7 +126,7 @@ def replay(
     """Recompute a run from its configuration, data and event log, and compare it to the bit."""
     from fedgsp.run import replay as replaying
 
-    observers = _observers(quiet, as_json, None)
+    observers = _observers(quiet, as_json)
     verdict = replaying.replay(directory, workers=_workers(workers) or "auto", observers=observers)
     if as_json:
         typer.echo(json.dumps({"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}))
@@ -149,12 +149,12 @@ def _hint_on_interrupt(place: Path) -> Iterator[None]:
         raise
 
 
-def _observers(quiet: bool, as_json: bool, place: Path | None) -> list[Any]:
+def _observers(quiet: bool, as_json: bool) -> list[Any]:
     if quiet or as_json:
         return []
     from fedgsp.cli.display import display
 
-    return [display(place)]
+    return [display()]
 
 
 def _finish(result: Any, quiet: bool, as_json: bool) -> None:
