@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -154,6 +155,17 @@ def test_closing_twice_is_fine_and_ends_the_processes() -> None:
         os.kill(pid, 0)
 
 
+def run_script(folder: Path, text: str) -> str:
+    """What a script prints, run by a Python of its own."""
+    script = folder / "script.py"
+    script.write_text(text)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, env=tiny.environment()
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 SCRIPT = """
 import sys
 from dataclasses import dataclass
@@ -175,14 +187,9 @@ print(result.state.digest())
 
 
 def test_rules_and_models_of_a_script_work_without_a_main_guard(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, env=tiny.environment()
-    )
-    assert done.returncode == 0, done.stderr
+    printed = run_script(tmp_path, SCRIPT)
     plain = fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=2, workers=0)
-    assert done.stdout.strip() == plain.state.digest()
+    assert printed == plain.state.digest()
 
 
 ORPHANS = """
@@ -269,11 +276,15 @@ if __name__ == "__main__":
 
 
 def test_a_spawned_process_can_train(tmp_path: Path) -> None:
-    script = tmp_path / "spawned.py"
-    script.write_text(SPAWNED)
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, env=tiny.environment()
-    )
-    assert done.returncode == 0, done.stderr
+    printed = run_script(tmp_path, SPAWNED)
     plain = fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=0)
-    assert done.stdout.strip() == plain.state.digest()
+    assert printed == plain.state.digest()
+
+
+def test_the_traceback_of_a_rule_is_in_the_event_log(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="site-04"):
+        fedgsp.train(tiny.static(2, Raises(at=4)), tiny.federation(), tiny.linear, rounds=1, workers=1, out=tmp_path / "run")
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    lost = [event for event in events if event["event"] == "lost"]
+    assert [event["client"] for event in lost] == [4, 4]
+    assert "faulty.py" in lost[0]["trace"]

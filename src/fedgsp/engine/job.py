@@ -53,12 +53,13 @@ class HopDone:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """A worker process died or failed while it walked chain `chain`; the chain is walked again."""
+    """A worker process died or failed while it walked chain `chain`; `trace` is the exception's, where there was one."""
 
     round: int
     chain: int
     client: int | None
     cause: str
+    trace: str | None = None
 
 
 EngineEvent = HopDone | WorkerLost

@@ -128,9 +128,9 @@ class PoolEngine:
                 (absent or {}).get(index, frozenset()), worker.slot * size, size,
             )  # fmt: skip
 
-        def again(index: int, client: int | None, cause: str, deadly: bool) -> None:
-            listener(WorkerLost(plan.round, index, client, cause))
-            if attempts[index] >= (MOST_ATTEMPTS if deadly else 2):
+        def again(index: int, client: int | None, cause: str, trace: str | None) -> None:
+            listener(WorkerLost(plan.round, index, client, cause, trace))
+            if attempts[index] >= (MOST_ATTEMPTS if trace is None else 2):  # an exception will most likely repeat itself
                 name = self._job.data.clients[client] if client is not None else f"(start of chain {index})"
                 raise RunFailed(f"client '{name}' failed {attempts[index]} times in round {plan.round}: {cause}.")
             pending.appendleft(index)
@@ -150,9 +150,9 @@ class PoolEngine:
                 elif isinstance(message, Broke):
                     if message.expected is not None:
                         raise message.expected
-                    again(message.index, message.client, message.error, deadly=False)
+                    again(message.index, message.client, message.error, message.trace)
                 elif isinstance(message, _Died) and message.task is not None:
-                    again(message.task.index, message.client, message.cause, deadly=True)
+                    again(message.task.index, message.client, message.cause, None)
 
     def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
         """See `Engine.score`: rows are cut into tasks of whole chunks, so the cut never changes a bit."""

@@ -121,7 +121,9 @@ def _listener(recorder: Recorder, observers: Sequence[Observer]) -> Callable[[En
                 hop=event.report.hop, samples=event.report.samples, down=event.report.bytes_down, up=event.report.bytes_up,
             )  # fmt: skip
         else:
-            recorder.event("lost", round=event.round, chain=event.chain, client=event.client, cause=event.cause)
+            recorder.event(
+                "lost", round=event.round, chain=event.chain, client=event.client, cause=event.cause, trace=event.trace
+            )  # fmt: skip
         _tell(observers, "event", event)
 
     return listen
