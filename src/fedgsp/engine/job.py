@@ -17,6 +17,7 @@ from fedgsp.core.state import ServerState
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.evaluate.forward import SampleScores
+from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
 from fedgsp.models.task import Task
 
@@ -31,6 +32,7 @@ class Job:
     data: FederatedData
     seeds: Seeds
     device: str = "cpu"
+    kernel: Kernel = PLAIN
 
     def fresh_model(self) -> nn.Module:
         """A model with what the rule adds to it, on the CPU, its weights still to be loaded."""

@@ -30,7 +30,7 @@ class Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
         model = job.fresh_model().to(device)
-        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds))
+        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds, job.kernel))
 
     def walk(
         self,
@@ -66,7 +66,7 @@ class Walker:
         trainer = self.trainer
         load_tensors(trainer.model, tensors)
         trainer.rule.pose(trainer.model, beside)
-        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device)
+        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device, trainer.fused)
 
 
 def peak_memory_bytes() -> int:
