@@ -58,7 +58,8 @@ class Trainer:
         `first` says that this is `global_model` itself: the client is the first of its chain to train.
         """
         began = time.perf_counter()
-        _seed_torch(self.seeds.torch(round_, stop.client, stop.visit), self.device)
+        if self.fused is None:  # the kernels draw nothing
+            _seed_torch(self.seeds.torch(round_, stop.client, stop.visit), self.device)
         rule, rows = self.rule, self.data.train[stop.client]
         lr = rule.lr * rule.schedule.factor(round_)
         visit = Visit(
