@@ -21,12 +21,15 @@ from fedgsp.plan import (
     Linear,
     Log,
     Mediators,
+    OneChain,
     Random,
     Singletons,
     Stratified,
+    Superclients,
+    Switch,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
+from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Yogi
 
 MODULE = """
 from dataclasses import dataclass
@@ -102,6 +105,11 @@ PARTS: list[tuple[str, Any]] = [
     ("preparation", AugmentMean(alpha=0.5)),
     ("preparation", AugmentZScore(tau_d=3.5)),
     ("planner", Mediators(kappa=0.5, gamma=4)),
+    ("planner", OneChain(kappa=0.4, order="fixed")),
+    ("planner", Superclients(most_clients=5, least_samples=100)),
+    ("planner", Switch(OneChain(kappa=0.2), Mediators(gamma=3), rounds=7)),
+    ("server", HandOn("uniform", period=4, judge="own")),
+    ("server", Clustered(eps1=0.1, eps2=0.2, gamma=0.5, linkage="complete")),
     ("planner", Grouped(Exp(0.5, 2), Fixed(ICG()), kappa=0.7, order="fixed")),
 ]
 

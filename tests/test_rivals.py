@@ -20,10 +20,10 @@ from fedgsp.core.state import GLOBAL, beside
 from fedgsp.data.batches import gather
 from fedgsp.methods import METHODS, WORDS, Method, named
 from fedgsp.models import small_cnn
-from fedgsp.plan import GreedyKL, Grouped, Random, Singletons
-from fedgsp.server import IDA, Adam, Fused, Mean, Momentum
+from fedgsp.plan import GreedyKL, Grouped, Mediators, Random, Singletons, Superclients, Switch
+from fedgsp.server import IDA, Adam, Clustered, Fused, HandOn, Mean, Momentum
 
-COMBINED = ("fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac")
+COMBINED = ("fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac", "fedgsp+hand-on")
 EVERY = (*METHODS, *COMBINED)
 DATA = images(each=12)
 LARGER = images(each=20)
@@ -37,8 +37,14 @@ def tiny(name: str) -> Method:
         method = replace(method, planner=replace(method.planner, growth=replace(growth, beta=2), kappa=0.6))  # type: ignore[type-var]
     elif growth is not None and hasattr(growth, "count"):
         method = replace(method, planner=replace(method.planner, growth=replace(growth, count=3), kappa=0.6))  # type: ignore[type-var]
-    elif not hasattr(method.planner, "growth"):
-        method = replace(method, planner=replace(method.planner, gamma=2))  # type: ignore[type-var]
+    elif isinstance(method.planner, Mediators):
+        method = replace(method, planner=replace(method.planner, gamma=2))
+    elif isinstance(method.planner, Superclients):
+        method = replace(method, planner=Superclients(kappa=0.8, most_clients=3, least_samples=25))
+    elif isinstance(method.planner, Switch):
+        method = replace(method, planner=replace(method.planner, rounds=1))
+    if isinstance(method.server, Clustered):  # one that splits at once
+        method = replace(method, server=Clustered(eps1=100.0, eps2=1e-6, gamma=-1.0, first_round=1))
     return replace(method, local=replace(method.local, lr=0.05))
 
 
@@ -75,6 +81,7 @@ LEARNERS = {
     "fedavg": 0.1, "fedprox": 0.1, "fedmmd": 0.1, "fedfusion": 0.1, "fedfusion-multi": 0.1, "fedfusion-single": 0.1, "ida": 0.1,
     "ida-intrac-fedavg": 0.1, "fedadagrad": 0.05, "fedadam": 0.2, "fedyogi": 0.2, "fedavgm": 0.05, "astraea": 0.05,
     "astraea-zscore": 0.05, "stp-random": 0.1, "stp-kl": 0.1, "fedgsp+yogi": 0.05, "fedgsp+prox": 0.1,
+    "fedseq": 0.1, "fedseq-inter": 0.1, "cwt": 0.05, "cyclic-fl": 0.1, "feddc": 0.1, "cfl": 0.1, "fedgsp+hand-on": 0.1,
 }  # fmt: skip
 
 
@@ -100,7 +107,7 @@ def test_a_resumed_run_has_the_bits_of_one_never_stopped(name: str, tmp_path: Pa
         assert {k: v for k, v in ours.items() if k not in skip} == {k: v for k, v in theirs.items() if k not in skip}
 
 
-@pytest.mark.parametrize("name", ["fedgsp+fusion-multi+adam", "stp-kl+prox+ida-intrac"])
+@pytest.mark.parametrize("name", ["fedgsp+fusion-multi+adam", "stp-kl+prox+ida-intrac", "cfl", "fedseq-inter"])
 def test_workers_cannot_change_a_bit(name: str) -> None:
     assert_same_with_workers(name)
 
@@ -128,9 +135,10 @@ def fedavg(server: Any = None, local: SGD | None = None) -> Method:
         fedavg(local=Prox(lr=0.05, mu=0.0, anchor="global")),
         fedavg(local=MMD(lr=0.05, lam=0.0)),
         fedavg(server=Momentum(lr=1.0, beta=0.0)),
+        fedavg(server=HandOn(period=1)),
         fedavg(local=SGD(lr=0.05, report_accuracy=True)),
     ],
-    ids=["mu=0", "mu=0 global", "lam=0", "server lr 1", "reporting"],
+    ids=["mu=0", "mu=0 global", "lam=0", "server lr 1", "averaged every round", "reporting"],
 )
 def test_limit_cases_are_fedavg_to_the_bit(method: Method) -> None:
     assert bits(run(method, rounds=3).state.model) == bits(run(fedavg(), rounds=3).state.model)
@@ -251,6 +259,7 @@ class NoSplit(nn.Module):
     [
         (named("fedfusion"), {"model": NoSplit}, "'fusion' needs a model that says where its features end"),
         (fedavg(IDA("ida_intrac")), {}, "the local rule 'sgd' does not report; set local.report_accuracy = true"),
+        (fedavg(Clustered()), {}, "each must train in every round, alone"),
         (fedavg(Fused()), {}, "'fused' is FedFusion's server half: it needs the local rule 'fusion'"),
     ],
 )

@@ -13,11 +13,34 @@ from typing import Any
 from fedgsp.client import MMD, SGD, Fusion, Prox
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.parts import decode, encode, kind_of
-from fedgsp.plan import ICG, Balanced, Constant, Fixed, GreedyKL, Grouped, Log, Mediators, Planner, Random, Singletons
+from fedgsp.plan import (
+    ICG,
+    Balanced,
+    Constant,
+    Fixed,
+    GreedyKL,
+    Grouped,
+    Log,
+    Mediators,
+    OneChain,
+    Planner,
+    Random,
+    Singletons,
+    Superclients,
+    Switch,
+)
 from fedgsp.prepare import AugmentMean, AugmentZScore, Preparation
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, ServerRule, Yogi
+from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, ServerRule, Yields, Yogi
 
 ROLES = ("planner", "local", "server")
+
+JUDGED: Mapping[Yields, str] = {
+    "one": "one global model",
+    "several": "several models, each client judged on the one it belongs to",
+    "none": "no global model, each client judged on its own",
+    "personalised": "one model that each client adapts to its own data before it is judged",
+}
+"""What the figures of a method are about, by what it yields: only those of one kind can stand in one column."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +55,12 @@ class Method:
     server: ServerRule
     name: str = "custom"
     preparation: Preparation | None = None
+
+    @property
+    def yields(self) -> Yields:
+        """What it ends with: one global model, several, none, or one that clients make their own. Never to be mixed."""
+        local: Yields = getattr(self.local, "yields", "one")
+        return local if local != "one" else self.server.yields
 
     def encode(self) -> dict[str, Any]:
         """As plain data, for config files."""
@@ -117,6 +146,7 @@ WORDS: Mapping[str, Word] = {
     "ida-fedavg": Word("server", _server(lambda: IDA("ida_fedavg"))),
     "ida-intrac": Word("server", _intrac("ida_intrac")),
     "ida-intrac-fedavg": Word("server", _intrac("ida_intrac_fedavg")),
+    "hand-on": Word("server", _server(HandOn)),
     "prox": Word("local", _local(Prox)),
     "mmd": Word("local", _local(MMD)),
     "fusion": Word("local", _fusion("conv")),
@@ -181,6 +211,30 @@ METHODS: Mapping[str, Row] = {
     ),
     "stp-kl": Row(
         "fedgsp with Astraea's greedy KL groups", lambda: Method(Grouped(Log(2, 10), GreedyKL(), kappa=0.3), SGD(), Mean())
+    ),
+    "fedseq": Row(
+        "clients in superclients of unlike ones, formed once; in a superclient they train in sequence",
+        lambda: Method(Superclients(), SGD(), Mean()),
+    ),
+    "fedseq-inter": Row(
+        "fedseq whose superclients hand their models on from round to round, averaged every 10",
+        lambda: Method(Superclients(), SGD(), HandOn()),
+    ),
+    "cwt": Row(
+        "cyclic weight transfer: one model visits all clients in a fixed order, nothing is averaged",
+        lambda: Method(OneChain(kappa=1.0, order="fixed"), SGD(), Mean()),
+    ),
+    "cyclic-fl": Row(
+        "sampled clients train in one sequence for the first 10 rounds, then fedavg",
+        lambda: Method(Switch(OneChain(kappa=0.3), _fedavg().planner, rounds=10), SGD(), Mean()),
+    ),
+    "feddc": Row(
+        "daisy chaining: every client's model goes on to another client each round, averaged every 10 rounds",
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), HandOn("uniform", judge="own")),
+    ),
+    "cfl": Row(
+        "clustered FL: clients whose updates point apart are split into clusters with models of their own",
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), Clustered()),
     ),
 }
 

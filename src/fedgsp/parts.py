@@ -26,15 +26,24 @@ from fedgsp.plan import (
     Linear,
     Log,
     Mediators,
+    OneChain,
     Random,
     Singletons,
     Stratified,
+    Superclients,
+    Switch,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
+from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Yogi
 
 KINDS: Mapping[str, Mapping[str, type]] = {
-    "planner": {"grouped": Grouped, "mediators": Mediators},
+    "planner": {
+        "grouped": Grouped,
+        "mediators": Mediators,
+        "superclients": Superclients,
+        "one-chain": OneChain,
+        "switch": Switch,
+    },
     "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
     "grouper": {
         "random": Random,
@@ -54,6 +63,8 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "yogi": Yogi,
         "ida": IDA,
         "fused": Fused,
+        "hand-on": HandOn,
+        "clustered": Clustered,
     },
     "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore},
 }

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone
+from fedgsp.methods import JUDGED
 from fedgsp.run.observers import Observer
 from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult
@@ -207,6 +208,8 @@ def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
     evaluations = min(FINAL_EVALUATIONS, sum("loss" in entry for entry in result.journal))
     facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
+    if result.yields != "one":
+        rows.append(("yields", f"{JUDGED[result.yields]}: not comparable with methods of one global model"))
     if score in summary.final and summary.best is not None:
         rows.append(
             (
@@ -230,5 +233,5 @@ def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
     if peaks := facts["timings"]["peak_memory"]:
         rows.append(("peak memory", ", ".join(f"{who} {size(count)}" for who, count in peaks.items())))
     if result.directory is not None:
-        rows.append(("files", f"{result.directory}/ (journal.jsonl, plans.jsonl, result.json, model.safetensors)"))
+        rows.append(("files", f"{result.directory}/ (journal.jsonl, plans.jsonl, result.json, model*.safetensors)"))
     return rows

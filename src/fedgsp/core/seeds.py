@@ -25,6 +25,8 @@ class Purpose(IntEnum):
     SPLIT = 6
     HOLDOUT = 7
     SUBSET = 8
+    ROUTE = 9
+    WARM_UP = 10
     AUGMENT = 20
     PARTITION = 30
 
@@ -51,6 +53,10 @@ class Seeds:
     def groups(self, round_: int) -> np.random.Generator:
         """Formation of groups in one round: apart from `plan`, so that groups can be kept while samples change."""
         return generator(self.seed, Purpose.GROUPS, round_)
+
+    def route(self, round_: int) -> np.random.Generator:
+        """Which of several live models each chain of a round begins with."""
+        return generator(self.seed, Purpose.ROUTE, round_)
 
     def batches(self, round_: int, client: int, visit: int, epoch: int) -> np.random.Generator:
         """Order of one client's samples in one local epoch."""

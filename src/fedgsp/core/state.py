@@ -22,12 +22,14 @@ class Setting:
     """What a server rule is told once, before round 1.
 
     `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
-    means all of them. The others (BatchNorm's running means, counters) are only ever averaged.
+    means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `everybody` says that every
+    client trains in every round, each in a chain of its own.
     """
 
     clients: int = 0
     classes: int = 0
     trained: frozenset[str] | None = None
+    everybody: bool = True
 
     def trained_of(self, model: Tensors) -> Tensors:
         """The trained tensors of a model: those of a real-valued type that `trained` names."""

@@ -18,7 +18,7 @@ from safetensors.torch import save as save_safetensors
 
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import ServerState
+from fedgsp.core.state import GLOBAL, ServerState
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
 from fedgsp.run.config import RunConfig, read_config
@@ -144,11 +144,14 @@ class RunDirectory:
         self.committed = state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
-        """model.safetensors (for one global model) and result.json."""
+        """model.safetensors (the global model), model-NAME.safetensors (others that are live) and result.json."""
+        files = {name: model_file(name) for name in state.models}
+        for stale in self.path.glob("model*.safetensors"):
+            if stale.name not in files.values():  # a model that was live when the run ended before, and is no more
+                stale.unlink(missing_ok=True)
         for name, tensors in state.models.items():
-            file = "model.safetensors" if len(state.models) == 1 else f"model-{name}.safetensors"
             contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
-            write_whole(self.path / file, save_safetensors(contiguous, metadata={"round": str(state.round)}))
+            write_whole(self.path / files[name], save_safetensors(contiguous, metadata={"round": str(state.round)}))
         write_whole(self.path / "result.json", json.dumps(facts, indent=2, allow_nan=False).encode() + b"\n")
 
     def latest(self, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
@@ -204,6 +207,11 @@ def read_journal(run: Path, bookmark: Bookmark) -> list[dict[str, Any]]:
         return list(read_lines(run / "journal.jsonl", bookmark.journal_bytes))
     except ValueError as error:
         raise InputError(f"{run / 'journal.jsonl'} is damaged: {error}.") from error
+
+
+def model_file(name: str) -> str:
+    """The file that a live model is left in when the run ends."""
+    return "model.safetensors" if name == GLOBAL else f"model-{name}.safetensors"
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

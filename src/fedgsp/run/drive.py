@@ -110,7 +110,7 @@ def _recorded_ending(path: Path, state: ServerState, rounds: int) -> dict[str, A
     with suppress(OSError, ValueError):
         facts: dict[str, Any] = json.loads((path / "result.json").read_text())
         done = facts["status"] == "target" or (facts["status"] == "finished" and state.round == rounds)
-        if done and facts["state"] == state.digest() and (path / "model.safetensors").exists():
+        if done and facts["state"] == state.digest() and any(path.glob("model*.safetensors")):
             return facts
     return None
 
@@ -179,6 +179,7 @@ def _result(
         "status": status,
         "cause": cause,
         "method": setup.config.method.name,
+        "yields": setup.config.method.yields,
         "rounds": state.round,
         "final": summary.final,
         "best": summary.best,

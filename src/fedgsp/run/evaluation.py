@@ -57,8 +57,10 @@ def client_scores(
 ) -> ClientScores:
     """Per-client scores on one part, each client on the model that the server rule shows it."""
     wanted, owners = [], []
-    for view in server.views(state):
-        members = clients if view.clients is None else np.intersect1d(clients, view.clients)
+    views = server.views(state)
+    claimed = [k for view in views for k in view.clients or ()]
+    for view in views:
+        members = np.setdiff1d(clients, claimed) if view.clients is None else np.intersect1d(clients, view.clients)
         chosen = part.take(members)
         wanted.append((view.model, chosen.rows))
         owners.append((members, chosen.sizes))

@@ -52,6 +52,7 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
     ]
     return {
         "method": config.method.name,
+        "yields": config.method.yields,
         "round": state.round,
         "part": part,
         "data": {"source": data.source, "fingerprint": data.fingerprint},

@@ -60,6 +60,7 @@ def train_rounds(
     for r in range(state.round + 1, options.rounds + 1):
         clock = _Clock()
         plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group the clients, sample groups, order the chains
+        plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
         recorder.event("round", round=r, chains=len(plan.chains))
         _tell(observers, "round_begun", plan)
         clock.lap("plan")

@@ -12,7 +12,7 @@ from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.engine.job import Absent
 from fedgsp.run.config import read_config
-from fedgsp.run.directory import NoRecord, latest_checkpoint, read_journal
+from fedgsp.run.directory import NoRecord, latest_checkpoint, model_file, read_journal
 from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
 from fedgsp.run.files import read_lines
 from fedgsp.run.loop import train_rounds
@@ -59,7 +59,8 @@ def replay(
             observer.closed()
     if last.digest() != state.digest():
         return Replay(state.round, "the checkpoint's tensors differ from the replayed ones")
-    return Replay(state.round, _model_difference(path / "model.safetensors", last))
+    differences = (_model_difference(path, name, last) for name in last.models)
+    return Replay(state.round, next((text for text in differences if text), None))
 
 
 class _Differs(Exception):
@@ -94,9 +95,10 @@ def _absences(events: Path) -> dict[int, Absent]:
     return {r: {chain: frozenset(hops) for chain, hops in chains.items()} for r, chains in found.items()}
 
 
-def _model_difference(path: Path, state: ServerState) -> str | None:
+def _model_difference(folder: Path, name: str, state: ServerState) -> str | None:
     from safetensors.torch import load_file
 
-    if not path.exists() or digest(load_file(path)) == digest(state.model):
+    path = folder / model_file(name)
+    if not path.exists() or digest(load_file(path)) == digest(state.models[name]):
         return None
-    return "model.safetensors differs from the replayed model"
+    return f"{path.name} differs from the replayed model"

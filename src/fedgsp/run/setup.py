@@ -111,7 +111,8 @@ def prepare(
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
     trained = _check_model(job)
-    first = method.server.init(initial, Setting(len(roster), federation.classes, trained))
+    setting = Setting(len(roster), federation.classes, trained, _everybody(config, len(roster)))
+    first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
     notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
@@ -136,6 +137,13 @@ def _checked_device(device: str) -> str:
             f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
         )
     return device
+
+
+def _everybody(config: RunConfig, clients: int) -> bool:
+    """Whether every client trains in every round, each in a chain of its own."""
+    rounds = config.run.rounds
+    shapes = [config.method.planner.schedule(r, clients) for r in {1, (rounds + 1) // 2, rounds}]
+    return all(shape.trained == clients and shape.longest == 1 for shape in shapes)
 
 
 def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fedgsp.core.chain import ChainResult, Plan
+from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.tensors import Tensors
+
+Yields = Literal["one", "several", "none", "personalised"]
+"""What a method ends with: one global model, several, none (clients keep their own), or one that each client adapts."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all of them."""
+    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all that no other view names."""
 
     model: str = GLOBAL
     clients: tuple[int, ...] | None = None
@@ -35,8 +39,14 @@ class ServerRule(Protocol):
     """What becomes of the chains' results, and which model is evaluated for whom.
 
     `needs` says whether the results are added up as they come ("sum") or kept until the round's end ("all", in a file that
-    must fit on the disk).
+    must fit on the disk). `yields` says what there is in the end: figures of methods that yield several models or none are
+    about something else than those of one global model, and are shown apart.
     """
+
+    @property
+    def yields(self) -> Yields:
+        """What the rule ends with."""
+        ...
 
     @property
     def needs(self) -> Literal["sum", "all"]:
@@ -49,6 +59,10 @@ class ServerRule(Protocol):
 
     def init(self, model: Tensors, setting: Setting = ...) -> ServerState:
         """The state before round 1, from the initial weights; refuses a setting in which the rule makes no sense."""
+        ...
+
+    def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
+        """The same plan, with the live model that each chain begins with; rules with one model leave it alone."""
         ...
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> Update:

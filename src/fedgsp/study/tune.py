@@ -25,6 +25,7 @@ from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.drive import Objects
 from fedgsp.run.files import read_lines, write_whole
 from fedgsp.run.observers import Observer
+from fedgsp.server import Yields
 from fedgsp.study.grid import Axis, Point, parse_grid, points, shown
 
 SCHEMA = 1
@@ -54,6 +55,7 @@ class Tuning:
     outcomes: tuple[Outcome, ...]
     score: str
     seeds: tuple[int, ...]
+    yields: Yields = "one"
 
     @property
     def best(self) -> Outcome:
@@ -80,6 +82,7 @@ class Tuning:
         return {
             "schema": SCHEMA,
             "judged_on": "validation",
+            "yields": self.yields,
             "score": self.score,
             "seeds": list(self.seeds),
             "grid": {axis.name: list(axis.values) for axis in self.axes},
@@ -118,7 +121,7 @@ def tune(
             journals.append(found if isinstance(found, list) else [])
             note = note or (found if isinstance(found, str) else "")
         outcomes.append(_outcome(point, journals, first.job.task.score, note))
-    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds))
+    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds), config.method.yields)
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
     return tuning
 
