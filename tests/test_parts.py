@@ -27,8 +27,9 @@ from fedgsp.plan import (
     Stratified,
     Superclients,
     Switch,
+    WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
 from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Yogi
 
 MODULE = """
@@ -105,6 +106,11 @@ PARTS: list[tuple[str, Any]] = [
     ("preparation", AugmentMean(alpha=0.5)),
     ("preparation", AugmentZScore(tau_d=3.5)),
     ("planner", Mediators(kappa=0.5, gamma=4)),
+    ("preparation", ShareData(alpha=0.2, beta=0.3, donors=0.4, warm_up=2)),
+    ("preparation", PoolData(p=0.1)),
+    ("preparation", FAugGAN(seeds=3, epochs=7)),
+    ("preparation", FAugOversample(redundant=4)),
+    ("planner", WithPool(Mediators(gamma=3))),
     ("planner", OneChain(kappa=0.4, order="fixed")),
     ("planner", Superclients(most_clients=5, least_samples=100)),
     ("planner", Switch(OneChain(kappa=0.2), Mediators(gamma=3), rounds=7)),

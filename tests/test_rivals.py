@@ -21,6 +21,7 @@ from fedgsp.data.batches import gather
 from fedgsp.methods import METHODS, WORDS, Method, named
 from fedgsp.models import small_cnn
 from fedgsp.plan import GreedyKL, Grouped, Mediators, Random, Singletons, Superclients, Switch
+from fedgsp.prepare import FAugGAN, ShareData
 from fedgsp.server import IDA, Adam, Clustered, Fused, HandOn, Mean, Momentum
 
 COMBINED = ("fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac", "fedgsp+hand-on")
@@ -43,6 +44,10 @@ def tiny(name: str) -> Method:
         method = replace(method, planner=Superclients(kappa=0.8, most_clients=3, least_samples=25))
     elif isinstance(method.planner, Switch):
         method = replace(method, planner=replace(method.planner, rounds=1))
+    if isinstance(method.preparation, FAugGAN):
+        method = replace(method, preparation=FAugGAN(epochs=2, per_class=8))
+    elif isinstance(method.preparation, ShareData):
+        method = replace(method, preparation=ShareData(donors=0.2))
     if isinstance(method.server, Clustered):  # one that splits at once
         method = replace(method, server=Clustered(eps1=100.0, eps2=1e-6, gamma=-1.0, first_round=1))
     return replace(method, local=replace(method.local, lr=0.05))
@@ -82,6 +87,7 @@ LEARNERS = {
     "ida-intrac-fedavg": 0.1, "fedadagrad": 0.05, "fedadam": 0.2, "fedyogi": 0.2, "fedavgm": 0.05, "astraea": 0.05,
     "astraea-zscore": 0.05, "stp-random": 0.1, "stp-kl": 0.1, "fedgsp+yogi": 0.05, "fedgsp+prox": 0.1,
     "fedseq": 0.1, "fedseq-inter": 0.1, "cwt": 0.05, "cyclic-fl": 0.1, "feddc": 0.1, "cfl": 0.1, "fedgsp+hand-on": 0.1,
+    "data-sharing": 0.1, "hybrid-fl": 0.1, "faug": 0.1, "faug-oversample": 0.1,
 }  # fmt: skip
 
 

@@ -28,8 +28,9 @@ from fedgsp.plan import (
     Singletons,
     Superclients,
     Switch,
+    WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore, Preparation
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, Preparation, ShareData
 from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, ServerRule, Yields, Yogi
 
 ROLES = ("planner", "local", "server")
@@ -88,6 +89,11 @@ class Method:
 
     def check(self) -> None:
         """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""
+        if isinstance(self.planner, WithPool) != getattr(self.preparation, "pools", False):
+            raise InputError(
+                "the planner 'with-pool' and the preparation 'pool-data' belong together (hybrid-fl): the one trains on what "
+                "the other gathers at the server."
+            )
         missing = sorted(self.server.wants() - self.local.reports())
         if missing:
             raise InputError(
@@ -231,6 +237,22 @@ METHODS: Mapping[str, Row] = {
     "feddc": Row(
         "daisy chaining: every client's model goes on to another client each round, averaged every 10 rounds",
         lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), HandOn("uniform", judge="own")),
+    ),
+    "data-sharing": Row(
+        "fedavg whose clients all hold a share of a class-uniform set, on which the model was warmed up",
+        lambda: replace(_fedavg(), preparation=ShareData()),
+    ),
+    "hybrid-fl": Row(
+        "fedavg with a server that trains, like one more client, on data that a few clients uploaded",
+        lambda: replace(_fedavg(), planner=WithPool(_fedavg().planner), preparation=PoolData()),
+    ),
+    "faug": Row(
+        "fedavg whose clients fill up the labels they lack from a GAN that the server trained on seed samples",
+        lambda: replace(_fedavg(), preparation=FAugGAN()),
+    ),
+    "faug-oversample": Row(
+        "faug with affine copies of the seed samples in place of the GAN",
+        lambda: replace(_fedavg(), preparation=FAugOversample()),
     ),
     "cfl": Row(
         "clustered FL: clients whose updates point apart are split into clusters with models of their own",

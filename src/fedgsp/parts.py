@@ -32,8 +32,9 @@ from fedgsp.plan import (
     Stratified,
     Superclients,
     Switch,
+    WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
 from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Yogi
 
 KINDS: Mapping[str, Mapping[str, type]] = {
@@ -43,6 +44,7 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "superclients": Superclients,
         "one-chain": OneChain,
         "switch": Switch,
+        "with-pool": WithPool,
     },
     "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
     "grouper": {
@@ -66,7 +68,14 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "hand-on": HandOn,
         "clustered": Clustered,
     },
-    "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore},
+    "preparation": {
+        "augment-mean": AugmentMean,
+        "augment-zscore": AugmentZScore,
+        "share-data": ShareData,
+        "pool-data": PoolData,
+        "faug-gan": FAugGAN,
+        "faug-oversample": FAugOversample,
+    },
 }
 UNSPELLED = ("n_groups", "random_state", "longest_chain")
 """Fields of groupers for use on their own; in a method the planner gives the first two."""

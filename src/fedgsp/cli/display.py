@@ -65,8 +65,9 @@ def headline(setup: Setup) -> str:
     """What is about to run, in a line."""
     config = setup.config
     held = f", {len(setup.held_out)} held out" if len(setup.held_out) else ""
+    clients = len(setup.roster) - len(setup.job.at_server)
     return (
-        f"{config.method.name}: {config.run.rounds} rounds, {len(setup.roster)} clients{held}, {setup.data.samples} samples of "
+        f"{config.method.name}: {config.run.rounds} rounds, {clients} clients{held}, {setup.data.samples} samples of "
         f"{setup.data.source or 'data in memory'} (fingerprint {setup.data.fingerprint[:12]}), model {config.model.name}, "
         f"{setup.workers() or 'no'} worker process(es)"
     )

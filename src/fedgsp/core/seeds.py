@@ -26,8 +26,11 @@ class Purpose(IntEnum):
     HOLDOUT = 7
     SUBSET = 8
     ROUTE = 9
-    WARM_UP = 10
     AUGMENT = 20
+    SHARE = 21
+    POOL = 22
+    SEED_SAMPLES = 23
+    GAN = 24
     PARTITION = 30
 
 

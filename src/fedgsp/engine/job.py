@@ -23,7 +23,10 @@ from fedgsp.models.task import Task
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for every chain of a run."""
+    """What is the same for every chain of a run.
+
+    Clients `at_server` are the server's own samples: nothing is sent to or from them.
+    """
 
     model: ModelSpec
     rule: SGD
@@ -31,6 +34,7 @@ class Job:
     data: FederatedData
     seeds: Seeds
     device: str = "cpu"
+    at_server: frozenset[int] = frozenset()
 
     def fresh_model(self) -> nn.Module:
         """A model with what the rule adds to it, on the CPU, its weights still to be loaded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,13 +24,14 @@ class Walker:
     """One process's model and data, ready to walk chains and to evaluate."""
 
     trainer: Trainer
+    at_server: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, job: Job) -> Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
         model = job.fresh_model().to(device)
-        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds))
+        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds), job.at_server)
 
     def walk(
         self,
@@ -58,6 +59,8 @@ class Walker:
                     on_train(action.stop.client)
                     report = self.trainer.visit(round_, action.stop, start, shared, first=not trained)
                     trained = True
+                    if action.stop.client in self.at_server:
+                        report = replace(report, bytes_down=0, bytes_up=0)
                     on_hop(report)
                     actions = manager.step(Trained(action.stop.hop, action.attempt, None, report), 0.0)
 

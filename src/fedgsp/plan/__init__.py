@@ -27,6 +27,7 @@ from fedgsp.plan.profiling import feature_profiles, quantile_profiles
 from fedgsp.plan.sequence import OneChain, Switch
 from fedgsp.plan.stratified import Stratified
 from fedgsp.plan.superclients import Superclients
+from fedgsp.plan.with_pool import WithPool
 from fedgsp.plan.within import balanced_within
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "Stratified",
     "Superclients",
     "Switch",
+    "WithPool",
     "balanced_within",
     "cpd",
     "deal",

@@ -56,7 +56,7 @@ def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) ->
     directory = RunDirectory.create(out)
     try:
         directory.write_config(setup.config)
-        directory.begin(state, identity_of(setup), _numerics(setup), setup.data.clients, None, _started(setup))
+        directory.begin(state, identity_of(setup), _numerics(setup), setup.job.data.clients, None, _started(setup))
         return _drive(setup, [], directory, out, observers)
     finally:
         directory.close()
@@ -98,7 +98,12 @@ def resume(
             directory.write_config(replace(config, run=replace(config.run, rounds=options.rounds)))
         resumed = {"kind": "resumed", "at": time.time(), "round": state.round, "versions": versions()}
         directory.begin(
-            state, identity, _numerics(setup), setup.data.clients, bookmark, _started(setup) if bookmark is None else resumed
+            state,
+            identity,
+            _numerics(setup),
+            setup.job.data.clients,
+            bookmark,
+            _started(setup) if bookmark is None else resumed,
         )
         return _drive(setup, journal, directory, path, observers)
     finally:

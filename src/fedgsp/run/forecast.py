@@ -87,5 +87,5 @@ def _timed_step(setup: Setup) -> float:
 
 def _typical_client(setup: Setup) -> int:
     """The client of median size among those that train."""
-    by_size = np.argsort(setup.data.train.sizes[setup.roster], kind="stable")
+    by_size = np.argsort(setup.job.data.train.sizes[setup.roster], kind="stable")
     return int(setup.roster[by_size[len(by_size) // 2]])

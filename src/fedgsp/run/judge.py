@@ -31,10 +31,11 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
     if found is None:
         raise InputError(f"{path} has no checkpoint yet, so there is no model to evaluate.")
     state, _ = found
-    setup = prepare(replace(config, run=replace(config.run, workers=0, holdout_clients=0)))
-    data = setup.data
+    setup = prepare(replace(config, run=replace(config.run, workers=0)))
+    data, clients = setup.data, np.union1d(setup.judged, setup.held_out)
     if source is not None:
         data = load(absolute(source))
+        clients = np.arange(len(data))
         if data.sample_shape != setup.data.sample_shape or data.classes > setup.data.classes:
             raise InputError(
                 f"{source} has samples of shape {data.sample_shape} in {data.classes} classes; the model was trained on "
@@ -42,7 +43,7 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
             )
     rows: Part = every_row(data) if part == "all" else getattr(data, part)
     engine = InlineEngine(replace(setup.job, data=data))
-    scores = client_scores(engine, config.method.server, state, data, np.arange(len(data)), rows)
+    scores = client_scores(engine, config.method.server, state, data, clients, rows)
     summary = summarise(scores)
     if summary is None:
         raise InputError(f"{source or config.data.source} has no {part} samples to evaluate on.")

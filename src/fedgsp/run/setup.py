@@ -23,7 +23,7 @@ from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
-from fedgsp.prepare import Prepared
+from fedgsp.prepare import Prepared, warmed_up
 from fedgsp.run.config import RunConfig
 
 IN_MEMORY = "memory"
@@ -35,8 +35,9 @@ class Setup:
     """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say).
 
     `data` is the federation as it came and what a run is judged on; `job.data` is what clients train on, the same unless the
-    method has a preparation, which sent `prepared_bytes`. `roster` are the clients that train, `judged` those whose test
-    samples count (the roster, and clients that have only such), `held_out` those that never train.
+    method has a preparation, which sent `prepared_bytes` and may have set clients aside or added the server's own samples as
+    one more. `roster` are the clients that train, `judged` those whose test samples count (the roster, and clients that have
+    only such), `held_out` those that never train.
     `first` is the state before round 1.
     """
 
@@ -105,12 +106,18 @@ def prepare(
     prepared = Prepared(federation)
     if method.preparation is not None:
         prepared = method.preparation.prepare(federation, roster, config.data.seed)
+    roster = np.concatenate([np.setdiff1d(roster, prepared.set_aside), np.asarray(prepared.at_server, dtype=np.int64)])
+    judged = np.setdiff1d(judged, prepared.set_aside)
     seeds = Seeds(config.run.seed)
-    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device)
+    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device, frozenset(prepared.at_server))
     initial = initial_tensors(spec, seeds.init(), job.equip)
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
     trained = _check_model(job)
+    if prepared.warm_up is not None:
+        initial = warmed_up(
+            prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
+        )  # fmt: skip
     setting = Setting(len(roster), federation.classes, trained, _everybody(config, len(roster)))
     first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
@@ -192,8 +199,9 @@ def _notes(
     config: RunConfig, data: FederatedData, roster: NDArray[np.int64], judged: NDArray[np.int64]
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
-    if len(roster) < len(judged):
-        notes.append(f"{len(judged) - len(roster)} client(s) have no training samples: they never train, and are only judged.")
+    idle = int((data.train.sizes[judged] == 0).sum())
+    if idle:
+        notes.append(f"{idle} client(s) have no training samples: they never train, and are only judged.")
     last = config.method.planner.schedule(config.run.rounds, len(roster))
     if last.capped:
         notes.append(

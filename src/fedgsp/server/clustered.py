@@ -43,6 +43,7 @@ from fedgsp.core.spool import Spool
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors
+from fedgsp.core.threads import one_math_thread
 from fedgsp.server.checks import require_positive
 from fedgsp.server.rule import View, Yields
 
@@ -221,15 +222,11 @@ def bipartition(cosine: NDArray[np.float64], linkage: Linkage) -> tuple[list[int
 def gram(models: Sequence[Sequence[torch.Tensor]], before: Sequence[torch.Tensor]) -> NDArray[np.float64]:
     """<dW_i, dW_j> (n, n) in float64, from flat tensors: blocks of columns, so that memory does not grow with the model."""
     total = torch.zeros(len(models), len(models), dtype=torch.float64)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order in which products are added must not depend on the machine's cores
-    try:
+    with one_math_thread():
         for number, start in enumerate(before):
             for columns in _blocks(start.numel()):
                 block = torch.stack([model[number][columns] - start[columns] for model in models]).double()
                 total += block @ block.T
-    finally:
-        torch.set_num_threads(threads)
     found: NDArray[np.float64] = total.numpy()
     return found
 

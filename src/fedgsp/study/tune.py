@@ -108,7 +108,7 @@ def tune(
     judged = _on_validation(config)
     all_points = list(points(axes, config.method))
     first = objects.prepare(replace(judged, method=all_points[0].method))  # refuses what makes no sense before anything starts
-    if first.data.validation.sizes[first.roster].sum() == 0:
+    if first.data.validation.sizes[first.judged].sum() == 0:
         raise InputError("no client has a validation sample to choose by; keep a larger share with --validation.")
     for point in all_points[1:]:
         point.method.check()
