@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import room, row_bytes
@@ -67,10 +68,10 @@ class Setup:
         most_chains = max(planner.schedule(r, len(self.roster)).sampled for r in {1, (rounds + 1) // 2, rounds})
         return max(1, min(cores, most_chains))
 
-    def engine(self) -> Engine:
-        """Start the engine."""
-        workers = self.workers()
-        return InlineEngine(self.job) if workers == 0 else PoolEngine(self.job, workers)
+    def engine(self, store: ClientStore | None = None) -> Engine:
+        """Start the engine; `store` is where clients keep their states, for rules that have such."""
+        workers, job = self.workers(), replace(self.job, store=store)
+        return InlineEngine(job) if workers == 0 else PoolEngine(job, workers)
 
 
 def prepare(

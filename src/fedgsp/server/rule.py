@@ -31,11 +31,20 @@ class Update(Protocol):
         ...
 
 
+class Bench(Protocol):
+    """The server's own data, for rules that also train on the server. A rule that wants it has a method `bind(bench)`."""
+
+    def gradient(self, model: Tensors) -> Tensors:
+        """The gradient of the mean loss over the server's samples, for the trained tensors."""
+        ...
+
+
 class ServerRule(Protocol):
     """What becomes of the chains' results, and which model is evaluated for whom.
 
     `needs` says whether the results are added up as they come ("sum") or kept until the round's end ("all", in a file that
-    must fit on the disk).
+    must fit on the disk). A rule that makes no sense without a certain local rule says so by a class variable `half`, which the
+    local rule has as well.
     """
 
     @property
