@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Fusion, Prox
+from fedgsp.client import MMD, SGD, Dyn, Fusion, Moon, Prox, Scaffold
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.state import Yields
 from fedgsp.parts import decode, encode, kind_of
 from fedgsp.plan import (
     ICG,
@@ -31,7 +32,22 @@ from fedgsp.plan import (
     WithPool,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, Preparation, ShareData
-from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, ServerRule, Yields, Yogi
+from fedgsp.server import (
+    IDA,
+    Adagrad,
+    Adam,
+    Clustered,
+    Controls,
+    DynMean,
+    ExP,
+    Fused,
+    HandOn,
+    Mean,
+    Momentum,
+    Nova,
+    ServerRule,
+    Yogi,
+)
 
 ROLES = ("planner", "local", "server")
 
@@ -60,8 +76,7 @@ class Method:
     @property
     def yields(self) -> Yields:
         """What it ends with: one global model, several, none, or one that clients make their own. Never to be mixed."""
-        local: Yields = getattr(self.local, "yields", "one")
-        return local if local != "one" else self.server.yields
+        return self.local.yields if self.local.yields != "one" else self.server.yields
 
     def encode(self) -> dict[str, Any]:
         """As plain data, for config files."""
@@ -100,6 +115,17 @@ class Method:
                 f"the server rule '{kind_of(self.server)}' weighs every client's training {missing[0]}, which the local rule "
                 f"'{kind_of(self.local)}' does not report; set local.report_{missing[0]} = true."
             )
+        ours, theirs = self.local.half, getattr(self.server, "half", "")
+        if ours and ours != theirs:
+            raise InputError(
+                f"the local rule '{kind_of(self.local)}' is one half of a method: it needs the server rule '{ours}', and not "
+                f"'{kind_of(self.server)}'."
+            )
+        if theirs != ours:
+            raise InputError(
+                f"the server rule '{kind_of(self.server)}' is one half of a method: it needs the local rule '{theirs}', and "
+                f"not '{kind_of(self.local)}'."
+            )
 
 
 @dataclass(frozen=True)
@@ -135,12 +161,24 @@ def _intrac(variant: Any) -> Callable[[Method], Method]:
     return lambda method: replace(method, local=replace(method.local, report_accuracy=True), server=IDA(variant))
 
 
+def _halves(local: type[SGD], server: Callable[[ServerRule], ServerRule]) -> Callable[[Method], Method]:
+    """A local rule and the server rule that is its other half; the latter may go around the method's own."""
+    put = _local(local)
+    return lambda method: replace(put(method), server=server(method.server))
+
+
+def _nova(method: Method) -> Method:
+    """FedNova needs clients that report their steps."""
+    return replace(method, local=replace(method.local, report_steps=True), server=Nova())
+
+
 @dataclass(frozen=True)
 class Word:
-    """A part that a name may put in place of a row's own, and the role it takes."""
+    """A part that a name may put in place of a row's own, the role it takes, and others it takes as well."""
 
     role: str
     put: Callable[[Method], Method]
+    also: tuple[str, ...] = ()
 
 
 WORDS: Mapping[str, Word] = {
@@ -158,6 +196,11 @@ WORDS: Mapping[str, Word] = {
     "fusion": Word("local", _fusion("conv")),
     "fusion-multi": Word("local", _fusion("multi")),
     "fusion-single": Word("local", _fusion("single")),
+    "nova": Word("server", _nova),
+    "exp": Word("server", _server(ExP)),
+    "scaffold": Word("local", _halves(Scaffold, Controls)),
+    "dyn": Word("local", _halves(Dyn, lambda _: DynMean()), also=("server",)),
+    "moon": Word("local", _local(Moon)),
 }
 ORDER = ("server", "local")
 """Words are put in place in this order, whatever theirs in the name: fusion's server half goes around the server rule."""
@@ -191,6 +234,11 @@ METHODS: Mapping[str, Row] = {
     "fedadam": Row("fedavg with Adam on the server", _with("adam")),
     "fedyogi": Row("fedavg with Yogi on the server", _with("yogi")),
     "fedavgm": Row("fedavg with momentum on the server", _with("momentum")),
+    "scaffold": Row("fedavg whose steps are corrected by control variates that clients and server keep", _with("scaffold")),
+    "fednova": Row("fedavg that averages updates per step, so that many steps do not pull harder", _with("nova")),
+    "fedexp": Row("fedavg with a server step that grows with the clients' disagreement", _with("exp")),
+    "feddyn": Row("fedavg with a regulariser that every client adapts round by round", _with("dyn")),
+    "moon": Row("fedavg that draws features to the global model's, away from the client's own last ones", _with("moon")),
     "astraea": Row(
         "rare classes augmented (ICCD 2019), sampled clients in mediators by greedy KL, each walked twice",
         lambda: _astraea(AugmentMean()),
@@ -271,12 +319,12 @@ def named(name: str) -> Method:
     for word in words:
         if word not in WORDS:
             raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, WORDS)}")
-        if not plain[WORDS[word].role]:
-            raise InputError(
-                f"the method '{name}' has two {WORDS[word].role} rules; put '{word}' on a method whose own is plain, such as "
-                f"fedgsp."
-            )
-        plain[WORDS[word].role] = False
+        for role in (WORDS[word].role, *WORDS[word].also):
+            if not plain[role]:
+                raise InputError(
+                    f"the method '{name}' has two {role} rules; put '{word}' on a method whose own is plain, such as fedgsp."
+                )
+            plain[role] = False
     for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):
         method = WORDS[word].put(method)
     return replace(method, name=name)

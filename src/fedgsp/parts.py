@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
+from fedgsp.client import MMD, SGD, Cosine, Decay, Dyn, Fusion, Moon, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
 from fedgsp.plan import (
@@ -35,7 +35,7 @@ from fedgsp.plan import (
     WithPool,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
-from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Yogi
+from fedgsp.server import IDA, Adagrad, Adam, Clustered, Controls, DynMean, ExP, Fused, HandOn, Mean, Momentum, Nova, Yogi
 
 KINDS: Mapping[str, Mapping[str, type]] = {
     "planner": {
@@ -55,7 +55,15 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "stratified": Stratified,
         "fixed": Fixed,
     },
-    "local": {"sgd": SGD, "prox": Prox, "mmd": MMD, "fusion": Fusion},
+    "local": {
+        "sgd": SGD,
+        "prox": Prox,
+        "mmd": MMD,
+        "fusion": Fusion,
+        "scaffold": Scaffold,
+        "dyn": Dyn,
+        "moon": Moon,
+    },
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
     "server": {
         "mean": Mean,
@@ -65,6 +73,10 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "yogi": Yogi,
         "ida": IDA,
         "fused": Fused,
+        "scaffold": Controls,
+        "dyn": DynMean,
+        "nova": Nova,
+        "exp": ExP,
         "hand-on": HandOn,
         "clustered": Clustered,
     },

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import Bag
 from fedgsp.client.rules import SGD, Visit
 from fedgsp.core.chain import HopReport, Stop
 from fedgsp.core.errors import Diverged
@@ -44,10 +45,13 @@ class Trainer:
     device: torch.device
     seeds: Seeds
 
-    def visit(self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True) -> HopReport:
+    def visit(
+        self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True, bag: Bag | None = None
+    ) -> HopReport:
         """Train the model in place on one client's samples; it must already hold what the client was handed.
 
-        `first` says that this is `global_model` itself: the client is the first of its chain to train.
+        `first` says that this is `global_model` itself: the client is the first of its chain to train. The client's own state
+        comes out of `bag` and goes back into it, with what it sends up beside the model.
         """
         began = time.perf_counter()
         torch.manual_seed(self.seeds.torch(round_, stop.client, stop.visit))
@@ -57,6 +61,8 @@ class Trainer:
             self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
             first, lambda: self._batches(rows, EVAL_ROWS),
         )  # fmt: skip
+        bag = Bag() if bag is None else bag
+        visit.state = bag.unpack(rule, stop.client, self.model, self.device)
         bytes_down = total_bytes(model_tensors(self.model)) + total_bytes(shared)
         self.model.train()
         rule.begin(visit)
@@ -71,6 +77,7 @@ class Trainer:
                 rule.adjust(visit)
                 optimizer.step()
                 steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
+        visit.steps = steps
         metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(visit)}
         what = "loss" if not math.isfinite(metrics["loss"]) else "model" if not _finite(self.model) else None
         if what is not None:
@@ -78,7 +85,8 @@ class Trainer:
                 f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
-        bytes_up = total_bytes(model_tensors(self.model)) + METRIC_BYTES * len(rule.reports())
+        bag.pack(visit)
+        bytes_up = total_bytes(model_tensors(self.model)) + total_bytes(visit.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(
             stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down + visit.extra_down, bytes_up,
             time.perf_counter() - began, metrics,

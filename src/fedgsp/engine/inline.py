@@ -28,6 +28,7 @@ class InlineEngine:
         """See `Engine.run`."""
         for index in longest_first(plan, self._job.data):
             chain, at = plan.chains[index], [plan.chains[index].clients[0]]
+            bag = self._walker.bag(state.kept)
             try:
                 with _OneThread():
                     tensors, hops = self._walker.walk(
@@ -38,6 +39,7 @@ class InlineEngine:
                         (absent or {}).get(index, frozenset()),
                         lambda report, index=index: listener(HopDone(plan.round, index, report)),  # type: ignore[misc]
                         lambda client, at=at: at.__setitem__(0, client),  # type: ignore[misc]
+                        bag,
                     )
             except (FedgspError, KeyboardInterrupt):
                 raise
@@ -45,7 +47,7 @@ class InlineEngine:
                 name = self._job.data.clients[at[0]]
                 raise RunFailed(f"client '{name}' failed in round {plan.round}: {type(error).__name__}: {error}.") from error
             if hops:
-                yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops)
+                yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops, bag.sent, bag.marks)
 
     def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
         """See `Engine.score`."""

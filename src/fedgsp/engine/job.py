@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
+from fedgsp.core.tensors import Tensors
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.evaluate.forward import SampleScores
@@ -23,7 +26,7 @@ from fedgsp.models.task import Task
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for every chain of a run.
+    """What is the same for every chain of a run; `store` is where clients keep their states, if the rule has such.
 
     Clients `at_server` are the server's own samples: nothing is sent to or from them.
     """
@@ -34,6 +37,7 @@ class Job:
     data: FederatedData
     seeds: Seeds
     device: str = "cpu"
+    store: ClientStore | None = None
     at_server: frozenset[int] = frozenset()
 
     def fresh_model(self) -> nn.Module:
@@ -44,6 +48,14 @@ class Job:
         """What the rule adds to a model for this data."""
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
         return self.rule.equip(model, example)
+
+    def beside_model(self) -> tuple[Tensors, Tensors]:
+        """What the rule has every client keep between visits, and what it has every hop send beside the model, by example."""
+        if type(self.rule).keeps is SGD.keeps and type(self.rule).sends is SGD.sends:
+            return {}, {}
+        with torch.random.fork_rng(devices=[]):
+            model = self.fresh_model()
+        return self.rule.keeps(model), self.rule.sends(model)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 config.toml        resolved and complete: `fedgsp run DIR/config.toml` repeats the run
 journal.jsonl      a line a round      plans.jsonl   who trained with whom      events.jsonl   what happened when
 checkpoint/        the last two rounds' states       result.json, model.safetensors   what came out
+clients/           what clients keep between visits, for rules that have such
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 from safetensors.torch import save as save_safetensors
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState
@@ -46,16 +48,19 @@ class Recorder(Protocol):
 
 
 class NoRecord:
-    """A run that leaves no files."""
+    """A run that leaves no files; clients keep their states in `store`, if the rule has such."""
 
-    def __init__(self, state: ServerState) -> None:
+    def __init__(self, state: ServerState, store: ClientStore | None = None) -> None:
         self.committed = state
+        self._store = store
 
     def event(self, kind: str, *, sync: bool = True, **facts: Any) -> None:
         """Forget it."""
 
     def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
         """Only remember the state."""
+        if self._store is not None:
+            self._store.retire(self.committed.kept, state.kept)
         self.committed = state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
@@ -68,6 +73,8 @@ class RunDirectory:
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self.committed: ServerState
+        self._before: dict[int, str] = {}  # what clients kept when the checkpoint before the committed one was made
+        self._store: ClientStore | None = None
         self._lock = lock
         self._identity = ""
         self._numerics: dict[str, Any] = {}
@@ -111,12 +118,14 @@ class RunDirectory:
         clients: tuple[str, ...],
         bookmark: Bookmark | None,
         event: dict[str, Any],
+        store: ClientStore | None = None,
     ) -> None:
         """Open the logs: anew, with a checkpoint of the first state, or cut back to where a checkpoint says they stood.
 
-        `event` is what events.jsonl is told about it.
+        `event` is what events.jsonl is told about it; `store` is where clients keep their states.
         """
         self._identity, self._numerics, self.committed = identity, numerics, state
+        self._store = store
         self._journal = LineLog(self.path / "journal.jsonl", keep=bookmark.journal_bytes if bookmark else 0)
         self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
         self._events = LineLog(self.path / "events.jsonl", keep=None if bookmark else 0)
@@ -124,6 +133,7 @@ class RunDirectory:
         for folder in (self.path, self.path / "checkpoint"):
             for scratch in folder.glob(".*.tmp"):  # what a killed process had begun to write
                 scratch.unlink(missing_ok=True)
+        self._sweep_states()
         self.event(**event)
         if bookmark is None:
             self._plans.append({"schema": SCHEMA, "clients": list(clients)}, sync=True)
@@ -135,13 +145,15 @@ class RunDirectory:
         self._events.append({"event": kind, **facts}, sync=sync)
 
     def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
-        """Journal and plan first, then the checkpoint that makes them count."""
+        """Journal and plan first, then the checkpoint that makes them count; then what no checkpoint needs is dropped."""
         assert self._journal is not None
         assert self._plans is not None
         self._journal.append(entry, sync=True)
         self._plans.append(plan_record(plan), sync=True)
         self._save(state)
-        self.committed = state
+        if self._store is not None:
+            self._store.retire(self._before, self.committed.kept)
+        self._before, self.committed = self.committed.kept, state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
         """model.safetensors (the global model), model-NAME.safetensors (others that are live) and result.json."""
@@ -166,6 +178,19 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _sweep_states(self) -> None:
+        """Drop the clients' states that belong to no checkpoint: a killed process had written them for a round to come."""
+        if self._store is None:
+            return
+        referred = [self.committed.kept]
+        for path in checkpoint.candidates(self.path / "checkpoint"):
+            with suppress(InputError):
+                state, _ = checkpoint.load(path)
+                referred.append(state.kept)
+                if state.round < self.committed.round:
+                    self._before = state.kept
+        self._store.sweep(referred)
 
     def _save(self, state: ServerState) -> None:
         assert self._journal is not None

@@ -12,6 +12,7 @@ import torch
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
+from fedgsp.run.keeping import disk_bytes, state_bytes
 from fedgsp.run.setup import Setup
 
 PROCESS_BYTES = 330e6
@@ -21,7 +22,10 @@ TIMED_STEPS = 30
 
 @dataclass(frozen=True)
 class Forecast:
-    """A run's expected size. `schedule` has a row for every round at which the plan changes shape."""
+    """A run's expected size. `schedule` has a row for every round at which the plan changes shape.
+
+    `bytes` is the traffic; `state_bytes` what one client keeps between visits, `disk` the most that all of them take.
+    """
 
     schedule: list[dict[str, int]]
     steps: int
@@ -32,6 +36,8 @@ class Forecast:
     seconds: float
     workers: int
     notes: tuple[str, ...] = ()
+    state_bytes: int = 0
+    disk: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -52,6 +58,7 @@ def forecast(setup: Setup) -> Forecast:
     steps_per_client = float(np.mean(np.ceil(sizes / rule.batch_size))) * rule.epochs
     visits = sum(row.trained * row.passes for row in rows)
     model_bytes = total_bytes(setup.initial)
+    beside = total_bytes(setup.first.shared) + total_bytes(setup.job.beside_model()[1])
     step_seconds = _timed_step(setup)
     workers = max(1, setup.workers())
     steps = round(visits * steps_per_client)
@@ -60,8 +67,8 @@ def forecast(setup: Setup) -> Forecast:
     processes = workers + (1 if setup.workers() else 0)
     memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
     return Forecast(
-        shapes, steps, visits * 2 * model_bytes, model_bytes, memory, step_seconds * 1000,
-        (steps + evaluation) * step_seconds / workers, workers, setup.notes,
+        shapes, steps, visits * (2 * model_bytes + beside), model_bytes, memory, step_seconds * 1000,
+        (steps + evaluation) * step_seconds / workers, workers, setup.notes, state_bytes(setup), disk_bytes(setup),
     )  # fmt: skip
 
 
@@ -76,10 +83,10 @@ def _timed_step(setup: Setup) -> float:
             rule = replace(job.rule, lr=1e-9)  # timed, not trained: it must not diverge
             trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds)
             stop = Stop(0, _typical_client(setup), 0)
-            trainer.visit(1, stop, setup.initial, {})  # warms up
+            trainer.visit(1, stop, setup.initial, setup.first.shared)  # warms up
             steps, began = 0, time.perf_counter()
             while steps < TIMED_STEPS:
-                steps += trainer.visit(1, stop, setup.initial, {}).steps
+                steps += trainer.visit(1, stop, setup.initial, setup.first.shared).steps
             return (time.perf_counter() - began) / steps
     finally:
         torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedgsp.core.chain import ChainResult, Plan
+from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Absent, Engine, EngineEvent, HopDone, planned_samples
 from fedgsp.run.directory import Recorder
@@ -27,6 +28,7 @@ class Tally:
     clients: int = 0
     chains: int = 0
     losses: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
+    marks: dict[int, str] = field(default_factory=dict)
 
     def add(self, result: ChainResult) -> None:
         """Count one chain."""
@@ -38,6 +40,12 @@ class Tally:
         self.bytes += result.bytes_moved
         for hop in result.hops:
             self.losses[result.index, hop.hop] = (hop.metrics["loss"], hop.samples)
+        if twice := self.marks.keys() & result.marks.keys():
+            raise RunFailed(
+                f"client number {min(twice)} trains in two chains of one round, so the state it keeps would depend on which "
+                f"came last; a rule with client state needs a planner that visits every client in one chain only."
+            )
+        self.marks.update(result.marks)
 
     def train_loss(self) -> float:
         """Mean training loss over the round's samples, summed in the plan's order so that arrival cannot change it."""
@@ -68,7 +76,7 @@ def train_rounds(
         for result in engine.run(plan, state, _listener(recorder, observers), absent_in(r) if absent_in else None):
             update.add(result)  # lines 6-10: chains in parallel, clients in sequence
             tally.add(result)
-        state = update.finish()  # line 11
+        state = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
         clock.lap("train")
         figures: dict[str, Any] = {}
         if r % options.eval_every == 0 or r == options.rounds:

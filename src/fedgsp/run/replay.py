@@ -15,6 +15,7 @@ from fedgsp.run.config import read_config
 from fedgsp.run.directory import NoRecord, latest_checkpoint, model_file, read_journal
 from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
 from fedgsp.run.files import read_lines
+from fedgsp.run.keeping import client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
 
@@ -46,17 +47,19 @@ def replay(
     check_same_run(path, bookmark.identity, identity_of(setup))
     absent = _absences(path / "events.jsonl")
     check = _Comparison(recorded)
-    engine = setup.engine()
-    try:
-        announce(observers, setup)
-        first = setup.first
-        last = train_rounds(setup, engine, first, [], NoRecord(first), [check, *observers], lambda r: absent.get(r, {}))
-    except _Differs as found_difference:
-        return Replay(found_difference.round - 1, str(found_difference))
-    finally:
-        engine.close()
-        for observer in observers:
-            observer.closed()
+    with client_store(setup, None) as store:
+        engine = setup.engine(store)
+        try:
+            announce(observers, setup)
+            first = setup.first
+            record = NoRecord(first, store)
+            last = train_rounds(setup, engine, first, [], record, [check, *observers], lambda r: absent.get(r, {}))
+        except _Differs as found_difference:
+            return Replay(found_difference.round - 1, str(found_difference))
+        finally:
+            engine.close()
+            for observer in observers:
+                observer.closed()
     if last.digest() != state.digest():
         return Replay(state.round, "the checkpoint's tensors differ from the replayed ones")
     differences = (_model_difference(path, name, last) for name in last.models)

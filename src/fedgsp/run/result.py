@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.core.state import GLOBAL, ServerState, Yields
 from fedgsp.run.report import Figures
 from fedgsp.run.setup import Setup
-from fedgsp.server import Yields
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import room, row_bytes
@@ -68,10 +69,10 @@ class Setup:
         most_chains = max(planner.schedule(r, len(self.roster)).sampled for r in {1, (rounds + 1) // 2, rounds})
         return max(1, min(cores, most_chains))
 
-    def engine(self) -> Engine:
-        """Start the engine."""
-        workers = self.workers()
-        return InlineEngine(self.job) if workers == 0 else PoolEngine(self.job, workers)
+    def engine(self, store: ClientStore | None = None) -> Engine:
+        """Start the engine; `store` is where clients keep their states, for rules that have such."""
+        workers, job = self.workers(), replace(self.job, store=store)
+        return InlineEngine(job) if workers == 0 else PoolEngine(job, workers)
 
 
 def prepare(
@@ -109,7 +110,7 @@ def prepare(
     roster = np.concatenate([np.setdiff1d(roster, prepared.set_aside), np.asarray(prepared.at_server, dtype=np.int64)])
     judged = np.setdiff1d(judged, prepared.set_aside)
     seeds = Seeds(config.run.seed)
-    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device, frozenset(prepared.at_server))
+    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device, at_server=frozenset(prepared.at_server))
     initial = initial_tensors(spec, seeds.init(), job.equip)
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)

@@ -40,12 +40,12 @@ from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import Spool
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors
 from fedgsp.core.threads import one_math_thread
 from fedgsp.server.checks import require_positive
-from fedgsp.server.rule import View, Yields
+from fedgsp.server.rule import View
 
 Linkage = Literal["single", "complete"]
 CLUSTERS, NORMS, TRAINED = "clusters", "norms", "trained"

@@ -16,13 +16,13 @@ from typing import Literal
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.state import GLOBAL, ServerState, Setting, beside
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields, beside
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.server.checks import require_share
 from fedgsp.server.clustered import Clustered
 from fedgsp.server.hand_on import HandOn
 from fedgsp.server.mean import Mean
-from fedgsp.server.rule import ServerRule, Update, View, Yields
+from fedgsp.server.rule import ServerRule, Update, View
 
 GAMMA = "fusion.gamma"
 OPERATOR = "fusion."

@@ -29,11 +29,11 @@ from typing import Any, Literal
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.core.state import GLOBAL, ServerState, Yields
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.server.mean import Mean
-from fedgsp.server.rule import View, Yields
+from fedgsp.server.rule import View
 
 LIVE = "live"
 """In `extra`: by live model, the samples it has seen since the last averaging and the clients that hold it."""

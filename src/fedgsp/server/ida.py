@@ -27,11 +27,11 @@ from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import Spool
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import BLOCK, ExactSum
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_positive
-from fedgsp.server.rule import View, Yields
+from fedgsp.server.rule import View
 
 Variant = Literal["ida", "ida_fedavg", "ida_intrac", "ida_intrac_fedavg"]
 Center = Literal["mean", "fedavg"]

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum, in_own_types
 from fedgsp.core.tensors import Tensors
-from fedgsp.server.rule import View, Yields
+from fedgsp.server.rule import View
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,8 @@ from typing import Literal, Protocol
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.tensors import Tensors
-
-Yields = Literal["one", "several", "none", "personalised"]
-"""What a method ends with: one global model, several, none (clients keep their own), or one that each client adapts."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,21 @@ class Update(Protocol):
         ...
 
 
+class Bench(Protocol):
+    """The server's own data, for rules that also train on the server. A rule that wants it has a method `bind(bench)`."""
+
+    def gradient(self, model: Tensors) -> Tensors:
+        """The gradient of the mean loss over the server's samples, for the trained tensors."""
+        ...
+
+
 class ServerRule(Protocol):
     """What becomes of the chains' results, and which model is evaluated for whom.
 
     `needs` says whether the results are added up as they come ("sum") or kept until the round's end ("all", in a file that
     must fit on the disk). `yields` says what there is in the end: figures of methods that yield several models or none are
-    about something else than those of one global model, and are shown apart.
+    about something else than those of one global model, and are shown apart. A rule that makes no sense without a certain local
+    rule says so by a class variable `half`, which the local rule has as well.
     """
 
     @property

@@ -20,12 +20,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedgsp.core.errors import Diverged, InputError
+from fedgsp.core.state import Yields
 from fedgsp.run import drive
 from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.drive import Objects
 from fedgsp.run.files import read_lines, write_whole
 from fedgsp.run.observers import Observer
-from fedgsp.server import Yields
 from fedgsp.study.grid import Axis, Point, parse_grid, points, shown
 
 SCHEMA = 1
