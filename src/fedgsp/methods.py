@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Dyn, Fusion, Moon, Prox, Scaffold
+from fedgsp.client import MMD, SGD, Distill, Dyn, Fusion, Moon, Prox, Scaffold
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.state import Yields
 from fedgsp.parts import decode, encode, kind_of
@@ -46,6 +46,7 @@ from fedgsp.server import (
     Momentum,
     Nova,
     ServerRule,
+    Tables,
     Yogi,
 )
 
@@ -301,6 +302,10 @@ METHODS: Mapping[str, Row] = {
     "faug-oversample": Row(
         "faug with affine copies of the seed samples in place of the GAN",
         lambda: replace(_fedavg(), preparation=FAugOversample()),
+    ),
+    "fd": Row(
+        "federated distillation: clients keep their models and exchange mean logits of each label",
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), Distill(), Tables()),
     ),
     "cfl": Row(
         "clustered FL: clients whose updates point apart are split into clusters with models of their own",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Dyn, Fusion, Moon, Prox, Scaffold, Steady
+from fedgsp.client import MMD, SGD, Cosine, Decay, Distill, Dyn, Fusion, Moon, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
 from fedgsp.plan import (
@@ -35,7 +35,22 @@ from fedgsp.plan import (
     WithPool,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
-from fedgsp.server import IDA, Adagrad, Adam, Clustered, Controls, DynMean, ExP, Fused, HandOn, Mean, Momentum, Nova, Yogi
+from fedgsp.server import (
+    IDA,
+    Adagrad,
+    Adam,
+    Clustered,
+    Controls,
+    DynMean,
+    ExP,
+    Fused,
+    HandOn,
+    Mean,
+    Momentum,
+    Nova,
+    Tables,
+    Yogi,
+)
 
 KINDS: Mapping[str, Mapping[str, type]] = {
     "planner": {
@@ -63,6 +78,7 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "scaffold": Scaffold,
         "dyn": Dyn,
         "moon": Moon,
+        "distill": Distill,
     },
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
     "server": {
@@ -79,6 +95,7 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "exp": ExP,
         "hand-on": HandOn,
         "clustered": Clustered,
+        "distill": Tables,
     },
     "preparation": {
         "augment-mean": AugmentMean,

@@ -1,6 +1,7 @@
 """What a client does with the model it is handed: one training loop, and local rules that hook into it."""
 
 from fedgsp.client.anchor import Anchored
+from fedgsp.client.distill import Distill
 from fedgsp.client.dyn import Dyn
 from fedgsp.client.fusion import Fusion
 from fedgsp.client.keep import ClientStore
@@ -18,6 +19,7 @@ __all__ = [
     "ClientStore",
     "Cosine",
     "Decay",
+    "Distill",
     "Dyn",
     "Fusion",
     "Moon",

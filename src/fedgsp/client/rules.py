@@ -82,6 +82,8 @@ class SGD:
 
     half: ClassVar[str] = ""
     """The server rule, by its kind, that this rule is one half of and makes no sense without; most rules need none."""
+    hands_on: ClassVar[bool] = True
+    """Whether the model itself is handed to the client and on from it; if not, only what is sent beside it is traffic."""
     yields: ClassVar[Yields] = "one"
     """What is evaluated: one model for all, or one that every client first makes its own ("personalised")."""
 

@@ -63,7 +63,8 @@ class Trainer:
         )  # fmt: skip
         bag = Bag() if bag is None else bag
         visit.state = bag.unpack(rule, stop.client, self.model, self.device)
-        bytes_down = total_bytes(model_tensors(self.model)) + total_bytes(shared)
+        model_bytes = total_bytes(model_tensors(self.model)) if rule.hands_on else 0
+        bytes_down = model_bytes + total_bytes(shared)
         self.model.train()
         rule.begin(visit)
         optimizer = rule.optimizer(self.model, lr)
@@ -86,7 +87,7 @@ class Trainer:
                 f"any more; try a smaller learning rate than {lr:g}."
             )
         bag.pack(visit)
-        bytes_up = total_bytes(model_tensors(self.model)) + total_bytes(visit.sent) + METRIC_BYTES * len(rule.reports())
+        bytes_up = model_bytes + total_bytes(visit.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(
             stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down + visit.extra_down, bytes_up,
             time.perf_counter() - began, metrics,

@@ -26,13 +26,14 @@ class Setting:
     """What a server rule is told once, before round 1.
 
     `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
-    means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `everybody` says that every
-    client trains in every round, each in a chain of its own.
+    means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `alone` says that every
+    chain has one client, `everybody` that besides all clients train in every round.
     """
 
     clients: int = 0
     classes: int = 0
     trained: frozenset[str] | None = None
+    alone: bool = True
     everybody: bool = True
 
     def trained_of(self, model: Tensors) -> Tensors:

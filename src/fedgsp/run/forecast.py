@@ -66,8 +66,10 @@ def forecast(setup: Setup) -> Forecast:
     data_bytes = setup.job.data.features.nbytes + setup.job.data.labels.nbytes
     processes = workers + (1 if setup.workers() else 0)
     memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
+    sent = 2 * model_bytes * rule.hands_on + beside
+    at_server = rounds * len(setup.job.at_server)  # the server's own samples train in every round, and nothing is sent for it
     return Forecast(
-        shapes, steps, visits * (2 * model_bytes + beside), model_bytes, memory, step_seconds * 1000,
+        shapes, steps, (visits - at_server) * sent + setup.prepared_bytes, model_bytes, memory, step_seconds * 1000,
         (steps + evaluation) * step_seconds / workers, workers, setup.notes, state_bytes(setup), disk_bytes(setup),
     )  # fmt: skip
 

@@ -119,7 +119,7 @@ def prepare(
         initial = warmed_up(
             prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
         )  # fmt: skip
-    setting = Setting(len(roster), federation.classes, trained, _everybody(config, len(roster)))
+    setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
     first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
@@ -147,11 +147,12 @@ def _checked_device(device: str) -> str:
     return device
 
 
-def _everybody(config: RunConfig, clients: int) -> bool:
-    """Whether every client trains in every round, each in a chain of its own."""
+def _how_clients_train(config: RunConfig, clients: int) -> tuple[bool, bool]:
+    """Whether every chain has one client, and whether besides every client trains in every round."""
     rounds = config.run.rounds
     shapes = [config.method.planner.schedule(r, clients) for r in {1, (rounds + 1) // 2, rounds}]
-    return all(shape.trained == clients and shape.longest == 1 for shape in shapes)
+    alone = all(shape.longest == 1 and shape.passes == 1 for shape in shapes)
+    return alone, alone and all(shape.trained == clients for shape in shapes)
 
 
 def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:

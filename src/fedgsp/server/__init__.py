@@ -13,6 +13,7 @@ from fedgsp.server.mean import Mean
 from fedgsp.server.momentum import Momentum
 from fedgsp.server.nova import Nova
 from fedgsp.server.rule import Bench, ServerRule, Update, View
+from fedgsp.server.tables import Tables
 
 __all__ = [
     "IDA",
@@ -30,6 +31,7 @@ __all__ = [
     "Momentum",
     "Nova",
     "ServerRule",
+    "Tables",
     "Update",
     "View",
     "Yogi",
