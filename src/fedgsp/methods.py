@@ -79,6 +79,11 @@ class Method:
         """What it ends with: one global model, several, none, or one that clients make their own. Never to be mixed."""
         return self.local.yields if self.local.yields != "one" else self.server.yields
 
+    @property
+    def personal(self) -> bool:
+        """Whether each client is judged on a model of its own: one that it kept, or made of the common one."""
+        return self.yields in ("none", "personalised")
+
     def encode(self) -> dict[str, Any]:
         """As plain data, for config files."""
         parts = {role: getattr(self, role) for role in (*ROLES, "preparation")}

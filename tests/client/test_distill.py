@@ -1,4 +1,4 @@
-"""Federated distillation: tables and losses by hand, its limits, what is sent, and that everybody is judged on its own model."""
+"""Federated distillation: tables and losses by hand, its limits, what is sent, and that each is judged on its own model."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def train_rounds(
         if r % options.eval_every == 0 or r == options.rounds:
             _tell(observers, "evaluating", r)
             figures = evaluate_state(
-                engine, method.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on
+                engine, method.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
             )
         clock.lap("evaluate")
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}

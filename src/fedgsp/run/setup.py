@@ -124,6 +124,8 @@ def prepare(
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
     notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
+    if method.yields == "none" and len(held_out):
+        notes += (f"the {len(held_out)} clients held out have no model, since there is no global one: they are not judged.",)
     return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes)
 
 
