@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Dyn, Fusion, Moon, Prox, Scaffold
+from fedgsp.client import MMD, SGD, UGA, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.parts import decode, encode, kind_of
 from fedgsp.plan import ICG, Balanced, Constant, Fixed, GreedyKL, Grouped, Log, Mediators, Planner, Random, Singletons
-from fedgsp.prepare import AugmentMean, AugmentZScore, Preparation
-from fedgsp.server import IDA, Adagrad, Adam, Controls, DynMean, ExP, Fused, Mean, Momentum, Nova, ServerRule, Yogi
+from fedgsp.prepare import AugmentMean, AugmentZScore, MetaSet, Preparation
+from fedgsp.server import IDA, Adagrad, Adam, Controls, DynMean, ExP, Fused, Mean, Meta, Momentum, Nova, ServerRule, Yogi
 
 ROLES = ("planner", "local", "server")
 
@@ -123,6 +123,11 @@ def _halves(local: type[SGD], server: Callable[[ServerRule], ServerRule]) -> Cal
     return lambda method: replace(put(method), server=server(method.server))
 
 
+def _meta(method: Method) -> Method:
+    """Meta steps on the server, around whatever it does, on samples that a preparation brings there."""
+    return replace(method, server=Meta(method.server), preparation=MetaSet())
+
+
 def _nova(method: Method) -> Method:
     """FedNova needs clients that report their steps."""
     return replace(method, local=replace(method.local, report_steps=True), server=Nova())
@@ -156,8 +161,11 @@ WORDS: Mapping[str, Word] = {
     "scaffold": Word("local", _halves(Scaffold, Controls)),
     "dyn": Word("local", _halves(Dyn, lambda _: DynMean()), also=("server",)),
     "moon": Word("local", _local(Moon)),
+    "uga": Word("local", _local(UGA)),
+    "meta": Word("preparation", _meta),
+    "per-fedavg": Word("local", _local(PerFedAvg)),
 }
-ORDER = ("server", "local")
+ORDER = ("server", "local", "preparation")
 """Words are put in place in this order, whatever theirs in the name: fusion's server half goes around the server rule."""
 
 
@@ -193,6 +201,11 @@ METHODS: Mapping[str, Row] = {
     "fednova": Row("fedavg that averages updates per step, so that many steps do not pull harder", _with("nova")),
     "fedexp": Row("fedavg with a server step that grows with the clients' disagreement", _with("exp")),
     "feddyn": Row("fedavg with a regulariser that every client adapts round by round", _with("dyn")),
+    "fedmeta-uga": Row(
+        "fedavg of unbiased gradients, with a meta step on a small set that the server holds",
+        lambda: _meta(WORDS["uga"].put(_fedavg())),
+    ),
+    "per-fedavg": Row("a common start that clients make their own by a step or two; judged after these", _with("per-fedavg")),
     "moon": Row("fedavg that draws features to the global model's, away from the client's own last ones", _with("moon")),
     "astraea": Row(
         "rare classes augmented (ICCD 2019), sampled clients in mediators by greedy KL, each walked twice",
@@ -230,14 +243,19 @@ def named(name: str) -> Method:
     if base not in METHODS:
         raise InputError(f"unknown method '{name}': {did_you_mean(base, METHODS)}")
     method = METHODS[base].make()
-    plain = {"local": type(method.local) is SGD, "server": type(method.server) is Mean}
+    plain = {
+        "local": type(method.local) is SGD,
+        "server": type(method.server) is Mean,
+        "preparation": method.preparation is None,
+    }
     for word in words:
         if word not in WORDS:
             raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, WORDS)}")
         for role in (WORDS[word].role, *WORDS[word].also):
             if not plain[role]:
+                what = "preparations" if role == "preparation" else f"{role} rules"
                 raise InputError(
-                    f"the method '{name}' has two {role} rules; put '{word}' on a method whose own is plain, such as fedgsp."
+                    f"the method '{name}' has two {what}; put '{word}' on a method whose own is plain, such as fedgsp."
                 )
             plain[role] = False
     for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):

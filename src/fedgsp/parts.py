@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Dyn, Fusion, Moon, Prox, Scaffold, Steady
+from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
 from fedgsp.plan import (
@@ -30,8 +30,8 @@ from fedgsp.plan import (
     Singletons,
     Stratified,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore
-from fedgsp.server import IDA, Adagrad, Adam, Controls, DynMean, ExP, Fused, Mean, Momentum, Nova, Yogi
+from fedgsp.prepare import AugmentMean, AugmentZScore, MetaSet
+from fedgsp.server import IDA, Adagrad, Adam, Controls, DynMean, ExP, Fused, Mean, Meta, Momentum, Nova, Yogi
 
 KINDS: Mapping[str, Mapping[str, type]] = {
     "planner": {"grouped": Grouped, "mediators": Mediators},
@@ -52,6 +52,8 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "scaffold": Scaffold,
         "dyn": Dyn,
         "moon": Moon,
+        "uga": UGA,
+        "per-fedavg": PerFedAvg,
     },
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
     "server": {
@@ -66,11 +68,12 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "dyn": DynMean,
         "nova": Nova,
         "exp": ExP,
+        "meta": Meta,
     },
-    "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore},
+    "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore, "meta-set": MetaSet},
 }
-UNSPELLED = ("n_groups", "random_state", "longest_chain")
-"""Fields of groupers for use on their own; in a method the planner gives the first two."""
+UNSPELLED = ("n_groups", "random_state", "longest_chain", "bench")
+"""Fields of groupers for use on their own (in a method the planner gives the first two), and what a run gives a server rule."""
 
 
 def kind_of(part: Any) -> str:

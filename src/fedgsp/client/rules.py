@@ -124,6 +124,9 @@ class SGD:
     def pose(self, model: nn.Module, beside: Tensors) -> None:
         """Before an evaluation: `model` holds what is evaluated, `beside` what the server keeps for that purpose."""
 
+    def personalise(self, visit: Visit, batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Before one client is evaluated: make the model its own, by its training batches (for rules that yield such)."""
+
     def begin(self, visit: Visit) -> None:
         """Before the first batch: keep references in `visit.memo`."""
 

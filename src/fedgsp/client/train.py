@@ -92,6 +92,20 @@ class Trainer:
             time.perf_counter() - began, metrics,
         )  # fmt: skip
 
+    def personalise(self, round_: int, client: int) -> None:
+        """Let a client make the model its own before it is evaluated, on its training samples only; without any it cannot."""
+        rows, rng = self.data.train[client], self.seeds.personal(round_, client)
+        if len(rows) == 0:
+            return
+        torch.manual_seed(int(rng.integers(2**63)))
+        visit = Visit(self.model, self.task, round_, client, 0, self.rule.lr, self.device, {}, {})
+        self.model.train()
+        self.rule.personalise(visit, self._for_ever(rows, rng))
+
+    def _for_ever(self, rows: NDArray[np.int64], rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        while True:
+            yield from self._batches(rng.permutation(rows), self.rule.batch_size)
+
     def _batches(self, rows: NDArray[np.int64], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         block = max(size, GATHER_ROWS // size * size)
         for begin in range(0, len(rows), block):

@@ -25,6 +25,8 @@ class Purpose(IntEnum):
     SPLIT = 6
     HOLDOUT = 7
     SUBSET = 8
+    PERSONAL = 11
+    META = 12
     AUGMENT = 20
     PARTITION = 30
 
@@ -55,6 +57,10 @@ class Seeds:
     def batches(self, round_: int, client: int, visit: int, epoch: int) -> np.random.Generator:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
+
+    def personal(self, round_: int, client: int) -> np.random.Generator:
+        """What a client draws when it makes a round's model its own before it is evaluated."""
+        return generator(self.seed, Purpose.PERSONAL, round_, client)
 
     def torch(self, round_: int, client: int, visit: int) -> int:
         """What torch is seeded with before a client trains (dropout and the like)."""

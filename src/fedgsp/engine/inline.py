@@ -21,7 +21,7 @@ class InlineEngine:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        with _OneThread():
+        with OneThread():
             self._walker = Walker.of(job)
 
     def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
@@ -30,7 +30,7 @@ class InlineEngine:
             chain, at = plan.chains[index], [plan.chains[index].clients[0]]
             bag = self._walker.bag(state.kept)
             try:
-                with _OneThread():
+                with OneThread():
                     tensors, hops = self._walker.walk(
                         plan.round,
                         chain,
@@ -49,10 +49,19 @@ class InlineEngine:
             if hops:
                 yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops, bag.sent, bag.marks)
 
-    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
+    def score(
+        self,
+        state: ServerState,
+        wanted: Sequence[tuple[str, NDArray[np.int64]]],
+        owners: Sequence[int | None] | None = None,
+    ) -> list[SampleScores]:
         """See `Engine.score`."""
-        with _OneThread():
-            return [self._walker.score(*state.evaluated(name), rows) for name, rows in wanted]
+        whose = [None] * len(wanted) if owners is None else owners
+        with OneThread():
+            return [
+                self._walker.score(*state.evaluated(name), rows, owner, state.round)
+                for (name, rows), owner in zip(wanted, whose, strict=True)
+            ]
 
     def peak_memory(self) -> dict[str, int]:
         """See `Engine.peak_memory`."""
@@ -62,7 +71,7 @@ class InlineEngine:
         """Nothing was started."""
 
 
-class _OneThread:
+class OneThread:
     """One math thread and a private random state, the caller's put back afterwards."""
 
     def __enter__(self) -> None:

@@ -90,8 +90,16 @@ class Engine(Protocol):
         """
         ...
 
-    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
-        """Per-sample scores of (model name, rows), for each of `wanted`."""
+    def score(
+        self,
+        state: ServerState,
+        wanted: Sequence[tuple[str, NDArray[np.int64]]],
+        owners: Sequence[int | None] | None = None,
+    ) -> list[SampleScores]:
+        """Per-sample scores of (model name, rows), for each of `wanted`.
+
+        `owners` names for each of them the client, if any, that makes the model its own before (`SGD.personalise`).
+        """
         ...
 
     def peak_memory(self) -> dict[str, int]:

@@ -158,22 +158,28 @@ class PoolEngine:
                 elif isinstance(message, _Died) and message.task is not None:
                     again(message.task.index, message.client, message.cause, None)
 
-    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
+    def score(
+        self,
+        state: ServerState,
+        wanted: Sequence[tuple[str, NDArray[np.int64]]],
+        owners: Sequence[int | None] | None = None,
+    ) -> list[SampleScores]:
         """See `Engine.score`: rows are cut into tasks of whole chunks, so the cut never changes a bit."""
+        whose = [None] * len(wanted) if owners is None else owners
         views = {name for name, _ in wanted}
         self._board.show(state, frozenset(state.slots.keys() & (views | {beside(name) for name in views})))
         cuts = [
             (which, name, rows[at : at + SCORE_ROWS])
             for which, (name, rows) in enumerate(wanted)
-            for at in range(0, len(rows), SCORE_ROWS)
+            for at in range(0, len(rows), SCORE_ROWS if whose[which] is None else max(1, len(rows)))  # one task an owner
         ]
         pending, found, deaths = deque(range(len(cuts))), dict[int, SampleScores](), 0
 
         def make(index: int, worker: _Worker) -> ScoreTask:
-            _, name, rows = cuts[index]
+            which, name, rows = cuts[index]
             board = self._board
             layout = board.models[name] if name in board.models else board.slots[name]
-            return ScoreTask(index, layout, board.slots.get(beside(name), {}), rows)
+            return ScoreTask(index, layout, board.slots.get(beside(name), {}), rows, whose[which], state.round)
 
         while len(found) < len(cuts):
             self._hand_out(pending, make)

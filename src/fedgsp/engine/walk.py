@@ -70,11 +70,18 @@ class Walker:
                     on_hop(report)
                     actions = manager.step(Trained(action.stop.hop, action.attempt, None, report), 0.0)
 
-    def score(self, tensors: Tensors, beside: Tensors, rows: NDArray[np.int64]) -> SampleScores:
-        """Per-sample scores of a model on some rows; `beside` is what the local rule needs to evaluate it."""
+    def score(
+        self, tensors: Tensors, beside: Tensors, rows: NDArray[np.int64], owner: int | None = None, round_: int = 0
+    ) -> SampleScores:
+        """Per-sample scores of a model on some rows; `beside` is what the local rule needs to evaluate it.
+
+        With an `owner`, that client makes the model of round `round_` its own first.
+        """
         trainer = self.trainer
         load_tensors(trainer.model, tensors)
         trainer.rule.pose(trainer.model, beside)
+        if owner is not None:
+            trainer.personalise(round_, owner)
         return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device)
 
 

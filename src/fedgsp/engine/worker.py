@@ -47,12 +47,14 @@ class WalkTask:
 
 @dataclass(frozen=True)
 class ScoreTask:
-    """Score a model laid out on the board on some rows."""
+    """Score a model laid out on the board on some rows, made its own by the client `owner` first, if there is one."""
 
     index: int
     model: Layout
     beside: Layout
     rows: NDArray[np.int64]
+    owner: int | None = None
+    round: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ def _serve(task: WalkTask | ScoreTask, walker: Walker, board: Region, outbox: Re
 
     try:
         if isinstance(task, ScoreTask):
-            scores = walker.score(board.tensors(task.model), board.tensors(task.beside), task.rows)
+            model, beside = board.tensors(task.model), board.tensors(task.beside)
+            scores = walker.score(model, beside, task.rows, task.owner, task.round)
             connection.send(Scored(task.index, scores, peak_memory_bytes()))
             return
         bag = walker.bag(task.kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -17,11 +17,13 @@ class Prepared:
 
     `data` is what clients train on: rows may have been added at the end of the arrays or left out of a client's training
     part, none moved, so that test and validation rows are still where they were. `bytes` were sent for it, down and up.
+    `server_rows` are rows of `data` that the server holds as well, for rules that train there (`fedgsp.server.Meta`).
     """
 
     data: FederatedData
     bytes: int = 0
     notes: tuple[str, ...] = ()
+    server_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class Preparation(Protocol):

@@ -42,7 +42,8 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
             )
     rows: Part = every_row(data) if part == "all" else getattr(data, part)
     engine = InlineEngine(replace(setup.job, data=data))
-    scores = client_scores(engine, config.method.server, state, data, np.arange(len(data)), rows)
+    personal = config.method.yields == "personalised"
+    scores = client_scores(engine, config.method.server, state, data, np.arange(len(data)), rows, personal)
     summary = summarise(scores)
     if summary is None:
         raise InputError(f"{source or config.data.source} has no {part} samples to evaluate on.")
@@ -52,6 +53,7 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
     ]
     return {
         "method": config.method.name,
+        "yields": config.method.yields,
         "round": state.round,
         "part": part,
         "data": {"source": data.source, "fingerprint": data.fingerprint},

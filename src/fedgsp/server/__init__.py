@@ -8,6 +8,7 @@ from fedgsp.server.exp import ExP
 from fedgsp.server.fused import Fused
 from fedgsp.server.ida import IDA
 from fedgsp.server.mean import Mean
+from fedgsp.server.meta import Meta
 from fedgsp.server.momentum import Momentum
 from fedgsp.server.nova import Nova
 from fedgsp.server.rule import Bench, ServerRule, Update, View
@@ -23,6 +24,7 @@ __all__ = [
     "ExP",
     "Fused",
     "Mean",
+    "Meta",
     "Momentum",
     "Nova",
     "ServerRule",
