@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
+from fedgsp.client import MMD, SGD, Cosine, Decay, Distill, Fusion, Prox, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.parts import KINDS, checked, decode, encode, kind_of
 from fedgsp.plan import (
@@ -30,7 +30,7 @@ from fedgsp.plan import (
     WithPool,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
-from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Yogi
+from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Tables, Yogi
 
 MODULE = """
 from dataclasses import dataclass
@@ -111,6 +111,8 @@ PARTS: list[tuple[str, Any]] = [
     ("preparation", FAugGAN(seeds=3, epochs=7)),
     ("preparation", FAugOversample(redundant=4)),
     ("planner", WithPool(Mediators(gamma=3))),
+    ("local", Distill(gamma=0.5, match="mse")),
+    ("server", Tables()),
     ("planner", OneChain(kappa=0.4, order="fixed")),
     ("planner", Superclients(most_clients=5, least_samples=100)),
     ("planner", Switch(OneChain(kappa=0.2), Mediators(gamma=3), rounds=7)),

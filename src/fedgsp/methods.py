@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Distill, Dyn, Fusion, Moon, Prox, Scaffold
+from fedgsp.client import MMD, SGD, UGA, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.state import Yields
 from fedgsp.parts import decode, encode, kind_of
@@ -31,7 +31,7 @@ from fedgsp.plan import (
     Switch,
     WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, Preparation, ShareData
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, Preparation, ShareData
 from fedgsp.server import (
     IDA,
     Adagrad,
@@ -43,6 +43,7 @@ from fedgsp.server import (
     Fused,
     HandOn,
     Mean,
+    Meta,
     Momentum,
     Nova,
     ServerRule,
@@ -173,6 +174,11 @@ def _halves(local: type[SGD], server: Callable[[ServerRule], ServerRule]) -> Cal
     return lambda method: replace(put(method), server=server(method.server))
 
 
+def _meta(method: Method) -> Method:
+    """Meta steps on the server, around whatever it does, on samples that a preparation brings there."""
+    return replace(method, server=Meta(method.server), preparation=MetaSet())
+
+
 def _nova(method: Method) -> Method:
     """FedNova needs clients that report their steps."""
     return replace(method, local=replace(method.local, report_steps=True), server=Nova())
@@ -207,8 +213,11 @@ WORDS: Mapping[str, Word] = {
     "scaffold": Word("local", _halves(Scaffold, Controls)),
     "dyn": Word("local", _halves(Dyn, lambda _: DynMean()), also=("server",)),
     "moon": Word("local", _local(Moon)),
+    "uga": Word("local", _local(UGA)),
+    "meta": Word("preparation", _meta),
+    "per-fedavg": Word("local", _local(PerFedAvg)),
 }
-ORDER = ("server", "local")
+ORDER = ("server", "local", "preparation")
 """Words are put in place in this order, whatever theirs in the name: fusion's server half goes around the server rule."""
 
 
@@ -244,6 +253,11 @@ METHODS: Mapping[str, Row] = {
     "fednova": Row("fedavg that averages updates per step, so that many steps do not pull harder", _with("nova")),
     "fedexp": Row("fedavg with a server step that grows with the clients' disagreement", _with("exp")),
     "feddyn": Row("fedavg with a regulariser that every client adapts round by round", _with("dyn")),
+    "fedmeta-uga": Row(
+        "fedavg of unbiased gradients, with a meta step on a small set that the server holds",
+        lambda: _meta(WORDS["uga"].put(_fedavg())),
+    ),
+    "per-fedavg": Row("a common start that clients make their own by a step or two; judged after these", _with("per-fedavg")),
     "moon": Row("fedavg that draws features to the global model's, away from the client's own last ones", _with("moon")),
     "astraea": Row(
         "rare classes augmented (ICCD 2019), sampled clients in mediators by greedy KL, each walked twice",
@@ -325,14 +339,19 @@ def named(name: str) -> Method:
     if base not in METHODS:
         raise InputError(f"unknown method '{name}': {did_you_mean(base, METHODS)}")
     method = METHODS[base].make()
-    plain = {"local": type(method.local) is SGD, "server": type(method.server) is Mean}
+    plain = {
+        "local": type(method.local) is SGD,
+        "server": type(method.server) is Mean,
+        "preparation": method.preparation is None,
+    }
     for word in words:
         if word not in WORDS:
             raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, WORDS)}")
         for role in (WORDS[word].role, *WORDS[word].also):
             if not plain[role]:
+                what = "preparations" if role == "preparation" else f"{role} rules"
                 raise InputError(
-                    f"the method '{name}' has two {role} rules; put '{word}' on a method whose own is plain, such as fedgsp."
+                    f"the method '{name}' has two {what}; put '{word}' on a method whose own is plain, such as fedgsp."
                 )
             plain[role] = False
     for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Distill, Dyn, Fusion, Moon, Prox, Scaffold, Steady
+from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
 from fedgsp.plan import (
@@ -34,7 +34,7 @@ from fedgsp.plan import (
     Switch,
     WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, ShareData
 from fedgsp.server import (
     IDA,
     Adagrad,
@@ -46,6 +46,7 @@ from fedgsp.server import (
     Fused,
     HandOn,
     Mean,
+    Meta,
     Momentum,
     Nova,
     Tables,
@@ -78,6 +79,8 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "scaffold": Scaffold,
         "dyn": Dyn,
         "moon": Moon,
+        "uga": UGA,
+        "per-fedavg": PerFedAvg,
         "distill": Distill,
     },
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
@@ -96,6 +99,7 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "hand-on": HandOn,
         "clustered": Clustered,
         "distill": Tables,
+        "meta": Meta,
     },
     "preparation": {
         "augment-mean": AugmentMean,
@@ -104,10 +108,11 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "pool-data": PoolData,
         "faug-gan": FAugGAN,
         "faug-oversample": FAugOversample,
+        "meta-set": MetaSet,
     },
 }
-UNSPELLED = ("n_groups", "random_state", "longest_chain")
-"""Fields of groupers for use on their own; in a method the planner gives the first two."""
+UNSPELLED = ("n_groups", "random_state", "longest_chain", "bench")
+"""Fields of groupers for use on their own (in a method the planner gives the first two), and what a run gives a server rule."""
 
 
 def kind_of(part: Any) -> str:

@@ -7,14 +7,17 @@ from fedgsp.client.fusion import Fusion
 from fedgsp.client.keep import ClientStore
 from fedgsp.client.mmd import MMD
 from fedgsp.client.moon import Moon
+from fedgsp.client.per_fedavg import PerFedAvg
 from fedgsp.client.prox import Prox
 from fedgsp.client.rules import SGD, Visit, trained
 from fedgsp.client.scaffold import Scaffold
 from fedgsp.client.schedule import Cosine, Decay, Schedule, Steady
+from fedgsp.client.uga import UGA
 
 __all__ = [
     "MMD",
     "SGD",
+    "UGA",
     "Anchored",
     "ClientStore",
     "Cosine",
@@ -23,6 +26,7 @@ __all__ = [
     "Dyn",
     "Fusion",
     "Moon",
+    "PerFedAvg",
     "Prox",
     "Scaffold",
     "Schedule",

@@ -2,6 +2,7 @@
 
 from fedgsp.prepare.augment import AugmentMean, AugmentZScore
 from fedgsp.prepare.faug import FAugGAN, FAugOversample
+from fedgsp.prepare.meta import MetaSet
 from fedgsp.prepare.pool import PoolData
 from fedgsp.prepare.preparation import Preparation, Prepared, WarmUp
 from fedgsp.prepare.share import ShareData
@@ -12,6 +13,7 @@ __all__ = [
     "AugmentZScore",
     "FAugGAN",
     "FAugOversample",
+    "MetaSet",
     "PoolData",
     "Preparation",
     "Prepared",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ class Prepared:
     down and up. Clients `set_aside` have no further part in the run: they neither train nor are they judged. `warm_up` changes
     the initial weights. `at_server` are numbers of clients that were added at the end of `data`: the server's own samples,
     which train like a client's but to and from which nothing is sent.
+    `server_rows` are rows of `data` that the server holds as well, for rules that train there (`fedgsp.server.Meta`).
     """
 
     data: FederatedData
@@ -39,6 +40,7 @@ class Prepared:
     set_aside: tuple[int, ...] = ()
     warm_up: WarmUp | None = None
     at_server: tuple[int, ...] = ()
+    server_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class Preparation(Protocol):

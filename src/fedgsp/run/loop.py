@@ -72,7 +72,7 @@ def train_rounds(
         recorder.event("round", round=r, chains=len(plan.chains))
         _tell(observers, "round_begun", plan)
         clock.lap("plan")
-        update, tally = method.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
+        update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
         for result in engine.run(plan, state, _listener(recorder, observers), absent_in(r) if absent_in else None):
             update.add(result)  # lines 6-10: chains in parallel, clients in sequence
             tally.add(result)
@@ -82,7 +82,7 @@ def train_rounds(
         if r % options.eval_every == 0 or r == options.rounds:
             _tell(observers, "evaluating", r)
             figures = evaluate_state(
-                engine, method.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
+                engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
             )
         clock.lap("evaluate")
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}

@@ -22,10 +22,14 @@ from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
+from fedgsp.engine.bench import ServerBench
+from fedgsp.methods import Method
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
+from fedgsp.parts import kind_of
 from fedgsp.prepare import Prepared, warmed_up
 from fedgsp.run.config import RunConfig
+from fedgsp.server import Bench, ServerRule
 
 IN_MEMORY = "memory"
 """What a configuration says of data that was given as an object and has no source text."""
@@ -39,7 +43,7 @@ class Setup:
     method has a preparation, which sent `prepared_bytes` and may have set clients aside or added the server's own samples as
     one more. `roster` are the clients that train, `judged` those whose test samples count (the roster, and clients that have
     only such), `held_out` those that never train.
-    `first` is the state before round 1.
+    `first` is the state before round 1; `bench` is what the server itself can train on, if a preparation gave it data.
     """
 
     config: RunConfig
@@ -52,6 +56,14 @@ class Setup:
     first: ServerState
     notes: tuple[str, ...]
     prepared_bytes: int = 0
+    bench: Bench | None = None
+
+    @property
+    def server(self) -> ServerRule:
+        """The method's server rule, with the server's own data at hand where there is such."""
+        bind = getattr(self.config.method.server, "bind", None)
+        bound: ServerRule = self.config.method.server if self.bench is None or bind is None else bind(self.bench)
+        return bound
 
     @property
     def seeds(self) -> Seeds:
@@ -123,10 +135,12 @@ def prepare(
     first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
+    bench = ServerBench(job, prepared.server_rows) if len(prepared.server_rows) else None
+    _check_bench(method, bench)
     notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
     if method.yields == "none" and len(held_out):
         notes += (f"the {len(held_out)} clients held out have no model, since there is no global one: they are not judged.",)
-    return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes)
+    return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes, bench)
 
 
 def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
@@ -168,6 +182,21 @@ def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
         raise InputError(
             f"the server rule keeps the {chains} results of a round in {folder}, {wanted / 1e9:.1f} GB; only "
             f"{free / 1e9:.1f} GB are free there; free some space, or set TMPDIR to a folder with more."
+        )
+
+
+def _check_bench(method: Method, bench: Bench | None) -> None:
+    """Data on the server and a rule that trains on it go together."""
+    wanted = bool(getattr(method.server, "wants_data", False))
+    if wanted and bench is None:
+        raise InputError(
+            f"the server rule '{kind_of(method.server)}' trains on samples of the server's own, and there are none; give the "
+            f"method a preparation that brings some there, such as 'meta-set'."
+        )
+    if bench is not None and not wanted:
+        raise InputError(
+            f"the preparation '{kind_of(method.preparation)}' brings samples to the server, which the server rule "
+            f"'{kind_of(method.server)}' has no use for; take 'meta', or leave the preparation out."
         )
 
 

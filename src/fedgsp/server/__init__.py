@@ -10,6 +10,7 @@ from fedgsp.server.fused import Fused
 from fedgsp.server.hand_on import HandOn
 from fedgsp.server.ida import IDA
 from fedgsp.server.mean import Mean
+from fedgsp.server.meta import Meta
 from fedgsp.server.momentum import Momentum
 from fedgsp.server.nova import Nova
 from fedgsp.server.rule import Bench, ServerRule, Update, View
@@ -28,6 +29,7 @@ __all__ = [
     "Fused",
     "HandOn",
     "Mean",
+    "Meta",
     "Momentum",
     "Nova",
     "ServerRule",

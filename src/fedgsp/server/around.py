@@ -23,7 +23,7 @@ class Around:
 
     server: ServerRule = field(default_factory=Mean)
 
-    half: ClassVar[str] = ""
+    own_half: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.server, HandOn | Clustered):
@@ -32,8 +32,20 @@ class Around:
                 f"several live ones."
             )
         inside = getattr(self.server, "half", "")
-        if inside:
-            raise InputError(f"the server rule '{inside}' is one half of a method of its own; nothing can go around it.")
+        if self.own_half and inside:
+            raise InputError(
+                f"the server rules '{self.own_half}' and '{inside}' are halves of two methods, and there is one local rule."
+            )
+
+    @property
+    def half(self) -> str:
+        """The local rule, by its kind, that this rule or the one inside needs."""
+        return self.own_half or str(getattr(self.server, "half", ""))
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether this rule or the one inside trains on data of the server's own."""
+        return bool(getattr(self.server, "wants_data", False))
 
     @property
     def yields(self) -> Yields:

@@ -29,7 +29,7 @@ CLIENTS = "clients"
 class Controls(Around):
     """The server's control variate, beside the rule `server`."""
 
-    half: ClassVar[str] = "scaffold"
+    own_half: ClassVar[str] = "scaffold"
 
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """c = 0, sent along from round 1."""

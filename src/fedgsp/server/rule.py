@@ -33,7 +33,7 @@ class Update(Protocol):
 
 
 class Bench(Protocol):
-    """The server's own data, for rules that also train on the server. A rule that wants it has a method `bind(bench)`."""
+    """The server's own data, for rules that also train on the server: these say `wants_data` and have `bind(bench)`."""
 
     def gradient(self, model: Tensors) -> Tensors:
         """The gradient of the mean loss over the server's samples, for the trained tensors."""
