@@ -13,7 +13,7 @@ from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
 from fedgsp.run.keeping import disk_bytes, state_bytes
-from fedgsp.run.setup import Setup
+from fedgsp.run.setup import Setup, live_model_bytes
 
 PROCESS_BYTES = 330e6
 """Resident memory of a Python process with torch loaded, before any model or data."""
@@ -24,7 +24,8 @@ TIMED_STEPS = 30
 class Forecast:
     """A run's expected size. `schedule` has a row for every round at which the plan changes shape.
 
-    `bytes` is the traffic; `state_bytes` what one client keeps between visits, `disk` the most that all of them take.
+    `bytes` is the traffic; `state_bytes` what one client keeps between visits, `disk` the most that all of them take;
+    `hands_on` whether models are part of the traffic.
     """
 
     schedule: list[dict[str, int]]
@@ -38,6 +39,7 @@ class Forecast:
     notes: tuple[str, ...] = ()
     state_bytes: int = 0
     disk: int = 0
+    hands_on: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -65,12 +67,14 @@ def forecast(setup: Setup) -> Forecast:
     evaluation = rounds // setup.config.run.eval_every * len(setup.data.test.rows) / rule.batch_size / 3
     data_bytes = setup.job.data.features.nbytes + setup.job.data.labels.nbytes
     processes = workers + (1 if setup.workers() else 0)
-    memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
+    live = live_model_bytes(setup.config, setup.initial, clients)
+    memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes + live
     sent = 2 * model_bytes * rule.hands_on + beside
-    at_server = rounds * len(setup.job.at_server)  # the server's own samples train in every round, and nothing is sent for it
+    at_server = rounds * len(setup.job.at_server)  # the server's own samples train every round, and nothing is sent for it
+    traffic = (visits - at_server) * sent + setup.prepared_bytes
     return Forecast(
-        shapes, steps, (visits - at_server) * sent + setup.prepared_bytes, model_bytes, memory, step_seconds * 1000,
-        (steps + evaluation) * step_seconds / workers, workers, setup.notes, state_bytes(setup), disk_bytes(setup),
+        shapes, steps, traffic, model_bytes, memory, step_seconds * 1000, (steps + evaluation) * step_seconds / workers,
+        workers, setup.notes, state_bytes(setup), disk_bytes(setup), rule.hands_on,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.state import ServerState, Setting
-from fedgsp.core.tensors import Tensors
+from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
@@ -135,6 +135,7 @@ def prepare(
     first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
+    _check_memory(live_model_bytes(resolved, initial, len(roster)))
     bench = ServerBench(job, prepared.server_rows) if len(prepared.server_rows) else None
     _check_bench(method, bench)
     notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
@@ -169,6 +170,31 @@ def _how_clients_train(config: RunConfig, clients: int) -> tuple[bool, bool]:
     shapes = [config.method.planner.schedule(r, clients) for r in {1, (rounds + 1) // 2, rounds}]
     alone = all(shape.longest == 1 and shape.passes == 1 for shape in shapes)
     return alone, alone and all(shape.trained == clients for shape in shapes)
+
+
+def memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _check_memory(live: int) -> None:
+    """Several live models must fit in memory."""
+    if live > memory_bytes():
+        raise InputError(
+            f"the server holds the live models of all chains between rounds, up to {live / 1e9:.1f} GB with what is handed "
+            f"to workers, and there are {memory_bytes() / 1e9:.1f} GB of memory; train fewer clients a round (kappa), or a "
+            f"smaller model."
+        )
+
+
+def live_model_bytes(config: RunConfig, model: Tensors, clients: int) -> int:
+    """What several live models take at most: as they were, as they are handed to workers, and as they come back."""
+    live = getattr(config.method.server, "live", None)
+    if live is None:
+        return 0
+    rounds = config.run.rounds
+    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+    return 3 * int(live(chains)) * total_bytes(model)
 
 
 def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:

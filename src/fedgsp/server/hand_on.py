@@ -58,6 +58,10 @@ class HandOn(Mean):
         """Several models where each client is judged on its own."""
         return "several" if self.judge == "own" and self.period > 1 else "one"
 
+    def live(self, chains: int) -> int:
+        """How many models the server holds between rounds, beside the mean, when that many chains train."""
+        return chains if self.period > 1 else 0
+
     def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
         """Deal the live models to the round's chains."""
         live = state.extra.get(LIVE, {})
