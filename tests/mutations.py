@@ -66,6 +66,18 @@ FAULTS = (
     Fault("core/sums.py", "if not largest <= self._grids[name].limit:", "if largest > self._grids[name].limit:", "core"),
     Fault("core/sums.py", "self._weight += weight", "self._weight += 1", "core"),
     Fault("core/state.py", '("slots", self.slots), ', "", "core"),
+    Fault("client/scaffold.py", "(visit.steps * visit.lr)", "visit.lr", "client"),
+    Fault("client/dyn.py", "visit.state[MEMORY + name] - self.alpha", "visit.state[MEMORY + name] + self.alpha", "client"),
+    Fault("client/moon.py", "softplus(away - towards)", "softplus(towards - away)", "client"),
+    Fault("client/uga.py", "in reversed(visit.memo", "in list(visit.memo", "client"),
+    Fault("client/per_fedavg.py", "cut = (len(y) + 1) // 2", "cut = len(y) // 2", "client"),
+    Fault("client/keep.py", "self.marks.get(client) or self._kept", "self._kept", "client"),
+    Fault("server/controls.py", "1 / self.state.extra[CLIENTS]", "1.0", "client"),
+    Fault("server/nova.py", "weight / steps, f", "weight, f", "server"),
+    Fault("server/exp.py", "spread / (2 * (", "spread / (1 * (", "server"),
+    Fault("run/directory.py", "retire(self._before, self.committed.kept)", "retire(self.committed.kept, state.kept)",
+          "run/test_keeping.py"),
+    Fault("run/directory.py", "self._store.sweep(referred)", "pass", "run/test_keeping.py"),
 )  # fmt: skip
 
 

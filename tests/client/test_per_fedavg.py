@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,11 +90,12 @@ def test_clients_held_out_learn_on_their_training_and_are_judged_on_their_test_s
 
 
 def test_refusals() -> None:
-    for options, sentence in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"alpha": -1.0}, "alpha must be a number of at least 0"),
         ({"variant": "so"}, "variant must be 'fo' or 'hf'"),
         ({"delta": 0.0}, "delta must be a positive number"),
         ({"personal_steps": 0}, "personal_steps must be at least 1"),
-    ):
+    ]
+    for options, sentence in wrong:
         with pytest.raises(InputError, match=sentence):
-            PerFedAvg(**options)  # type: ignore[arg-type]
+            PerFedAvg(**options)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -31,7 +33,7 @@ def by_hand(x: float, y: float, count: int, w: float, lr: float, through: int | 
 @pytest.mark.parametrize(
     ("options", "through"), [({}, None), ({"first_order": True}, 0), ({"trace": 1}, 1), ({"trace": 99}, None)]
 )
-def test_the_gradient_of_a_parabola(options: dict[str, int], through: int | None) -> None:
+def test_the_gradient_of_a_parabola(options: dict[str, Any], through: int | None) -> None:
     lr, step = 0.05, 0.2
     rule = UGA(lr=lr, step=step, batch_size=1, **options)
     after, hops = walk(rule, pairs([(1.5, 2.0)] * 3), lambda: weight(0.5), Chain((0,)))
@@ -113,10 +115,11 @@ def test_a_loss_that_does_not_bend() -> None:
 
 
 def test_refusals() -> None:
-    for options, sentence in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"step": 0.0}, "step must be a positive number"),
         ({"trace": -1}, "trace must be at least 0 steps"),
         ({"momentum": 0.5}, "differentiates through plain steps, so momentum must be 0"),
-    ):
+    ]
+    for options, sentence in wrong:
         with pytest.raises(InputError, match=sentence):
-            UGA(**options)  # type: ignore[arg-type]
+            UGA(**options)

@@ -91,7 +91,7 @@ class TestMetaSet:
     def test_a_share_of_all_training_samples_drawn_once(self) -> None:
         clients = np.arange(4)
         prepared = MetaSet(0.1).prepare(self.DATA, clients, 0)
-        theirs = np.concatenate([self.DATA.train[k] for k in clients])
+        theirs = np.concatenate([self.DATA.train[int(k)] for k in clients])
         assert len(prepared.server_rows) == round(0.1 * len(theirs))
         assert np.isin(prepared.server_rows, theirs).all()
         assert len(np.unique(prepared.server_rows)) == len(prepared.server_rows)

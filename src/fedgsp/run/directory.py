@@ -21,6 +21,7 @@ from fedgsp.client.keep import ClientStore
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.methods import Method
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
 from fedgsp.run.config import RunConfig, read_config
@@ -102,9 +103,9 @@ class RunDirectory:
             raise InputError(f"{path} is not a run directory: it has no config.toml.")
         return cls(path, _locked(path))
 
-    def config(self) -> RunConfig:
-        """What the run was told."""
-        return read_config(self.path / "config.toml")
+    def config(self, method: Method | None = None) -> RunConfig:
+        """What the run was told; a method given in Python takes the place of the one it names."""
+        return read_config(self.path / "config.toml", method)
 
     def write_config(self, config: RunConfig) -> None:
         """Record what the run is told from now on."""

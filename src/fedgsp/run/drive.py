@@ -79,7 +79,7 @@ def resume(
     """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped."""
     directory = RunDirectory.open(path)
     try:
-        config = directory.config()
+        config = directory.config(objects.method)
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )

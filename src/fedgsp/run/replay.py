@@ -36,7 +36,7 @@ def replay(
     observers: Sequence[Observer] = (),
 ) -> Replay:
     """Recompute a run from its configuration, its data and its event log, and compare every round's bits."""
-    config = read_config(path / "config.toml")
+    config = read_config(path / "config.toml", objects.method)
     found = latest_checkpoint(path)
     if found is None or found[0].round == 0:
         raise InputError(f"{path} has not finished a round, so there is nothing to replay.")
