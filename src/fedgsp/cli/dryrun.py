@@ -38,9 +38,16 @@ def _cells(row: dict[str, int]) -> tuple[Any, ...]:
 
 
 def _lines(expected: Forecast) -> list[str]:
+    disk = f"disk     up to {size(expected.disk)} for what clients keep between visits, {size(expected.state_bytes)} each"
     return [
-        f"traffic  {size(expected.bytes)} handed on: {size(expected.model_bytes)} down and up for every client that trains",
+        f"traffic  {size(expected.bytes)} handed on: "
+        + (
+            f"{size(expected.model_bytes)} down and up for every client that trains"
+            if expected.hands_on
+            else "no model is sent"
+        ),
         f"memory   about {size(expected.memory)} in all processes",
         f"time     about {duration(expected.seconds)} of training: {expected.steps} SGD steps at {expected.step_ms:.2f} ms, "
         f"measured now on a scratch model, over {expected.workers} worker(s)",
+        *([disk] if expected.disk else []),
     ]

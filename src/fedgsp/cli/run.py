@@ -82,12 +82,14 @@ def run(
 
     with progress_bar(quiet or as_json) as progress:
         setup = drive.Objects().prepare(chosen, progress)
+    place = out or _default_place(setup.config.method.name)
     if dry_run:
         from fedgsp.cli.dryrun import show_dry_run
+        from fedgsp.run.keeping import check_room
 
         show_dry_run(setup, as_json)
+        check_room(setup, place)
         return
-    place = out or _default_place(setup.config.method.name)
     with _hint_on_interrupt(place):
         result = drive.start(setup, place, _observers(quiet, as_json))
     _finish(result, quiet, as_json)

@@ -28,6 +28,14 @@ class Prox(Anchored):
         if not (math.isfinite(self.mu) and self.mu >= 0):
             raise InputError(f"the local rule 'prox': mu must be a number of at least 0, not {self.mu}.")
 
+    def reach(self, steps: int, lr: float) -> float:
+        """As plain SGD's, but the pull takes back some of the way (FedNova's a_k for FedProx)."""
+        velocity = distance = 0.0
+        for _ in range(steps):
+            velocity = self.momentum * velocity + 1.0 - self.mu * lr * distance
+            distance += velocity
+        return distance
+
     def proximal(self, visit: Visit) -> Pull | None:
         """mu (w - w_ref), the reference frozen before the first step."""
         if not self.mu:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import Bag
 from fedgsp.client.rules import SGD, Pull, Visit
 from fedgsp.core.chain import HopReport, Stop
 from fedgsp.core.errors import Diverged
@@ -52,10 +53,13 @@ class Trainer:
         self.fused = self.kernel.fused(self.model, example, self.rule.batch_size)
         self._model_bytes = total_bytes(model_tensors(self.model))
 
-    def visit(self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True) -> HopReport:
+    def visit(
+        self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True, bag: Bag | None = None
+    ) -> HopReport:
         """Train the model in place on one client's samples; it must already hold what the client was handed.
 
-        `first` says that this is `global_model` itself: the client is the first of its chain to train.
+        `first` says that this is `global_model` itself: the client is the first of its chain to train. The client's own state
+        comes out of `bag` and goes back into it, with what it sends up beside the model.
         """
         began = time.perf_counter()
         if self.fused is None:  # the kernels draw nothing
@@ -66,7 +70,10 @@ class Trainer:
             self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
             first, lambda: self._batches(rows, EVAL_ROWS), self.fused,
         )  # fmt: skip
-        bytes_down = self._model_bytes + total_bytes(shared)
+        bag = Bag() if bag is None else bag
+        visit.state = bag.unpack(rule, stop.client, self.model, self.device)
+        model_bytes = self._model_bytes if rule.hands_on else 0
+        bytes_down = model_bytes + total_bytes(shared)
         self.model.train()
         rule.begin(visit)
         pull = rule.proximal(visit)
@@ -75,6 +82,7 @@ class Trainer:
         else:
             with lazy_linears(self.model, self.kernel.layers, lr):
                 steps, seen, summed = self._plain_steps(visit, rows, pull)
+        visit.steps = steps
         metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(visit)}
         what = "loss" if not math.isfinite(metrics["loss"]) else "model" if not _finite(self.model) else None
         if what is not None:
@@ -82,7 +90,8 @@ class Trainer:
                 f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
-        bytes_up = self._model_bytes + METRIC_BYTES * len(rule.reports())
+        bag.pack(visit)
+        bytes_up = model_bytes + total_bytes(visit.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(
             stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down + visit.extra_down, bytes_up,
             time.perf_counter() - began, metrics,
@@ -121,6 +130,24 @@ class Trainer:
         """The client's rows in the order of each epoch."""
         for epoch in range(self.rule.epochs):
             yield rows[self.seeds.batches(visit.round, visit.client, visit.number, epoch).permutation(len(rows))]
+
+    def personalise(self, round_: int, client: int, bag: Bag | None = None) -> None:
+        """Let a client make the model its own before it is evaluated, on its training samples only; without any it cannot.
+
+        What it keeps between visits comes out of `bag`.
+        """
+        rows, rng = self.data.train[client], self.seeds.personal(round_, client)
+        if len(rows) == 0:
+            return
+        _seed_torch(int(rng.integers(2**63)), self.device)
+        visit = Visit(self.model, self.task, round_, client, 0, self.rule.lr, self.device, {}, {})
+        visit.state = (bag or Bag()).unpack(self.rule, client, self.model, self.device)
+        self.model.train()
+        self.rule.personalise(visit, self._for_ever(rows, rng))
+
+    def _for_ever(self, rows: NDArray[np.int64], rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        while True:
+            yield from self._batches(rng.permutation(rows), self.rule.batch_size)
 
     def _batches(self, rows: NDArray[np.int64], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         block = max(size, GATHER_ROWS // size * size)

@@ -169,9 +169,12 @@ class ExactSum:
         if self._weight == 0:
             raise Diverged("no chain of this round trained a single sample, so there is nothing to average.")
         weight = float(self._weight)
+        return {name: total / weight for name, total in self.total64().items()}
+
+    def total64(self) -> Tensors:
+        """The weighted sum itself in float64."""
         return {
-            name: ((self._grids[name].coarse + self._grids[name].fine) / weight).reshape(like.shape)
-            for name, like in self._like.items()
+            name: (self._grids[name].coarse + self._grids[name].fine).reshape(like.shape) for name, like in self._like.items()
         }
 
     def _check_shapes(self, tensors: Tensors, who: str) -> None:

@@ -20,6 +20,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedgsp.core.errors import Diverged, InputError
+from fedgsp.core.state import Yields
 from fedgsp.run import drive
 from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.drive import Objects
@@ -54,6 +55,7 @@ class Tuning:
     outcomes: tuple[Outcome, ...]
     score: str
     seeds: tuple[int, ...]
+    yields: Yields = "one"
 
     @property
     def best(self) -> Outcome:
@@ -80,6 +82,7 @@ class Tuning:
         return {
             "schema": SCHEMA,
             "judged_on": "validation",
+            "yields": self.yields,
             "score": self.score,
             "seeds": list(self.seeds),
             "grid": {axis.name: list(axis.values) for axis in self.axes},
@@ -105,7 +108,7 @@ def tune(
     judged = _on_validation(config)
     all_points = list(points(axes, config.method))
     first = objects.prepare(replace(judged, method=all_points[0].method))  # refuses what makes no sense before anything starts
-    if first.data.validation.sizes[first.roster].sum() == 0:
+    if first.data.validation.sizes[first.judged].sum() == 0:
         raise InputError("no client has a validation sample to choose by; keep a larger share with --validation.")
     for point in all_points[1:]:
         point.method.check()
@@ -118,7 +121,7 @@ def tune(
             journals.append(found if isinstance(found, list) else [])
             note = note or (found if isinstance(found, str) else "")
         outcomes.append(_outcome(point, journals, first.job.task.score, note))
-    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds))
+    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds), config.method.yields)
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
     return tuning
 
