@@ -134,6 +134,17 @@ class DiesOnce(Dyn):
         return metrics
 
 
+def test_what_a_killed_process_left_is_swept_away(undisturbed: Path, tmp_path: Path) -> None:
+    """A file for a round that never counted, and one that was being written: SIGKILL leaves both."""
+    out = copy(undisturbed, tmp_path)
+    orphan = out / "clients" / f"000003-000009-{'0' * 32}.safetensors"
+    for path in (orphan, out / "clients" / f".{orphan.name}.123.tmp"):
+        path.write_bytes(b"half")
+    resume(out, rounds=ROUNDS + 1)
+    assert not orphan.exists()
+    assert not list((out / "clients").glob(".*"))
+
+
 def test_replayed_to_the_same_bits(undisturbed: Path) -> None:
     verdict = fedgsp.replay(undisturbed, data=tiny.federation(12), model=tiny.linear, workers=0)
     assert verdict.differs is None
