@@ -17,7 +17,8 @@ from torch import nn
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, total_bytes
-from fedgsp.models.task import Task
+from fedgsp.fast import Obstacles
+from fedgsp.models.task import Task, classification
 
 
 @dataclass
@@ -26,8 +27,9 @@ class Visit:
 
     `model` is being trained and already holds what was handed over. `global_model` is the round's model under the name the
     chain started from (read it by `fetch_global`, which counts the download), `first` whether it is what this client was
-    handed, `shared` what the server sent along, `batches` walks the client's own samples in stored order. `memo` is the
-    rule's own, empty at the start of every visit; `extra_down` the bytes sent to the client beside model and `shared`.
+    handed, `shared` what the server sent along, `batches` walks the client's own samples in stored order, `fused` is the
+    model's compiled twin, if it has one. `memo` is the rule's own, empty at the start of every visit; `extra_down` the bytes
+    sent to the client beside model and `shared`.
     `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
     `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made.
     """
@@ -43,6 +45,7 @@ class Visit:
     shared: Tensors
     first: bool = True
     batches: Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]] = lambda: iter(())
+    fused: Callable[[torch.Tensor], torch.Tensor] | None = None
     memo: dict[str, Any] = field(default_factory=dict)
     extra_down: int = 0
     state: Tensors = field(default_factory=dict)
@@ -58,6 +61,14 @@ class Visit:
         if not self.first:
             self.extra_down += total_bytes(wanted)
         return wanted
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How strongly trained parameters are pulled, and to which values (by name)."""
+
+    mu: float
+    reference: Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +146,10 @@ class SGD:
         loss = visit.task.loss(visit.model(x), y).mean()
         return loss, loss
 
+    def proximal(self, visit: Visit) -> Pull | None:
+        """A term mu (w - reference) of every gradient: said here rather than in `adjust`, it needs no slow path."""
+        return None
+
     def adjust(self, visit: Visit) -> None:
         """Between backward and step: change the gradients in place."""
 
@@ -156,11 +171,26 @@ def trained(model: nn.Module) -> Tensors:
 
 def own_accuracy(visit: Visit) -> float:
     """The share of the client's own training samples that the model of the moment gets right (0 without samples)."""
-    metric = visit.task.metrics["accuracy"]
+    metric, forward = visit.task.metrics["accuracy"], visit.fused or visit.model
     visit.model.eval()
     right, seen = 0.0, 0
     with torch.inference_mode():
         for x, y in visit.batches():
-            right, seen = right + float(metric(visit.model(x), y).sum()), seen + len(y)
+            right, seen = right + float(metric(forward(x), y).sum()), seen + len(y)
     visit.model.train()
     return right / seen if seen else 0.0
+
+
+def obstacles(rule: SGD, task: Task) -> Obstacles:
+    """What keeps the fast path from making this rule's steps: it knows w <- w - lr (grad + decay w + mu (w - reference))."""
+    kind = type(rule)
+    changed = [hook for hook in ("objective", "adjust", "optimizer") if getattr(kind, hook) is not getattr(SGD, hook)]
+    if changed:
+        return Obstacles(f"the local rule {kind.__name__} has a step of its own ('{changed[0]}')")
+    if rule.momentum:
+        return Obstacles("clients train with momentum")
+    return Obstacles(
+        None,
+        None if task.loss is classification().loss else f"the task '{task.name}' has another loss than cross-entropy",
+        "every step changes every weight" if rule.weight_decay or kind.proximal is not SGD.proximal else None,
+    )

@@ -20,6 +20,7 @@ from fedgsp.core.tensors import Tensors
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.evaluate.forward import SampleScores
+from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
 from fedgsp.models.task import Task
 
@@ -34,6 +35,7 @@ class Job:
     data: FederatedData
     seeds: Seeds
     device: str = "cpu"
+    kernel: Kernel = PLAIN
     store: ClientStore | None = None
 
     def fresh_model(self) -> nn.Module:

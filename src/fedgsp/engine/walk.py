@@ -32,7 +32,7 @@ class Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
         model = job.fresh_model().to(device)
-        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds), job.store)
+        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds, job.kernel), job.store)
 
     def bag(self, kept: Mapping[int, str]) -> Bag:
         """What a chain will carry beside its model, from the committed states of its clients."""
@@ -82,7 +82,7 @@ class Walker:
         trainer.rule.pose(trainer.model, beside)
         if owner is not None:
             trainer.personalise(round_, owner)
-        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device)
+        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device, trainer.fused)
 
 
 def peak_memory_bytes() -> int:

@@ -26,6 +26,7 @@ class RunSection:
     """How long, with which seed, on what, and how it is judged.
 
     `evaluate_on` names the part that the figures are about; on "validation" test samples are not looked at, for tuning.
+    `fast` says whether clients train by the fast path: whenever there is one ("auto"), or else not at all ("on"), or never.
     """
 
     rounds: int = 60
@@ -37,6 +38,7 @@ class RunSection:
     stop_at_target: bool = False
     holdout_clients: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
+    fast: Literal["auto", "on", "off"] = "auto"
 
 
 @dataclass(frozen=True)

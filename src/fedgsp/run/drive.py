@@ -233,7 +233,7 @@ def identity_of(setup: Setup) -> str:
 
 def _numerics(setup: Setup) -> dict[str, Any]:
     """What may change bits and is therefore fixed for the run."""
-    return {"kernel": "plain", "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
+    return {"kernel": setup.job.kernel.name, "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
 
 
 def check_same_run(path: Path, theirs: str, ours: str) -> None:

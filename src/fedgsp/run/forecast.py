@@ -81,7 +81,7 @@ def _timed_step(setup: Setup) -> float:
         with torch.random.fork_rng(devices=[]):
             device = torch.device(job.device)
             rule = replace(job.rule, lr=1e-9)  # timed, not trained: it must not diverge
-            trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds)
+            trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds, job.kernel)
             stop = Stop(0, _typical_client(setup), 0)
             trainer.visit(1, stop, setup.initial, setup.first.shared)  # warms up
             steps, began = 0, time.perf_counter()

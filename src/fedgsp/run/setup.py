@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedgsp.client.keep import ClientStore
+from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import room, row_bytes
@@ -23,6 +24,7 @@ from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.bench import ServerBench
+from fedgsp.fast import Kernel, Mode, choose
 from fedgsp.methods import Method
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
@@ -124,6 +126,7 @@ def prepare(
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
     trained = _check_model(job)
+    job = replace(job, kernel=_kernel(job, config.run.fast))
     first = method.server.init(initial, Setting(len(roster), federation.classes, trained))
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
@@ -208,6 +211,16 @@ def _check_model(job: Job) -> frozenset[str]:
             f"the data has {job.data.classes} classes."
         )
     return frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
+
+
+def _kernel(job: Job, mode: Mode) -> Kernel:
+    """How this run's steps are made: decided here once, for all processes."""
+    example, _ = gather(job.data, job.data.train[int(np.argmax(job.data.train.sizes))][:2])
+    with torch.random.fork_rng(devices=[]):
+        model = job.fresh_model()
+    return choose(
+        mode, model, example, batch_size=job.rule.batch_size, device=job.device, obstacles=obstacles(job.rule, job.task)
+    )
 
 
 def _notes(
