@@ -195,8 +195,9 @@ class TestRoom:
     def test_a_dry_run_says_how_much(self, tmp_path: Path) -> None:
         source = str(tiny.write_npz(tmp_path / "data.npz", clients=40))
         options = ["--data", source, "--model", "tiny:linear", "--dry-run"]
-        shown = tiny.cli("run", *options, "--method", "fedgsp+dyn")
+        shown = tiny.cli("run", *options, "--method", "fedgsp+scaffold")
         assert f"for what clients keep between visits, {self.EACH} B each" in shown.stdout, shown.stderr
+        assert f"{self.EACH} B down and up for every client that trains, and {2 * self.EACH} B beside it" in shown.stdout
         told = json.loads(tiny.cli("run", *options, "--method", "fedgsp+dyn", "--json").stdout)
         assert told["state_bytes"] == self.EACH
         assert told["disk"] >= (40 + 2 * 12) * self.EACH

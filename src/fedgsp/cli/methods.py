@@ -42,5 +42,5 @@ def spell(part: dict[str, Any]) -> str:
 SHOWN = (
     "alpha", "beta", "count", "kappa", "order", "gamma", "passes", "target", "tau_d", "lr", "batch_size", "epochs", "mu", "lam",
     "operator", "anchor", "report_accuracy", "report_steps", "weights", "variant", "center", "beta1", "beta2", "tau", "keep",
-    "eval_ref",
+    "eval_ref", "step", "share", "personal_steps",
 )  # fmt: skip

@@ -24,7 +24,8 @@ TIMED_STEPS = 30
 class Forecast:
     """A run's expected size. `schedule` has a row for every round at which the plan changes shape.
 
-    `bytes` is the traffic; `state_bytes` what one client keeps between visits, `disk` the most that all of them take.
+    `bytes` is the traffic, `beside_bytes` what of it goes beside the model in one visit; `state_bytes` is what one client keeps
+    between visits, `disk` the most that all of them take.
     """
 
     schedule: list[dict[str, int]]
@@ -36,6 +37,7 @@ class Forecast:
     seconds: float
     workers: int
     notes: tuple[str, ...] = ()
+    beside_bytes: int = 0
     state_bytes: int = 0
     disk: int = 0
 
@@ -68,7 +70,8 @@ def forecast(setup: Setup) -> Forecast:
     memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
     return Forecast(
         shapes, steps, visits * (2 * model_bytes + beside), model_bytes, memory, step_seconds * 1000,
-        (steps + evaluation) * step_seconds / workers, workers, setup.notes, state_bytes(setup), disk_bytes(setup),
+        (steps + evaluation) * step_seconds / workers, workers, setup.notes, beside,
+        state_bytes(setup), disk_bytes(setup),
     )  # fmt: skip
 
 
