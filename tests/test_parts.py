@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
+from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.parts import KINDS, checked, decode, encode, kind_of
 from fedgsp.plan import (
@@ -25,8 +25,8 @@ from fedgsp.plan import (
     Singletons,
     Stratified,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
+from fedgsp.prepare import AugmentMean, AugmentZScore, MetaSet
+from fedgsp.server import IDA, Adagrad, Adam, Controls, DynMean, ExP, Fused, Mean, Meta, Momentum, Nova, Yogi
 
 MODULE = """
 from dataclasses import dataclass
@@ -99,6 +99,17 @@ PARTS: list[tuple[str, Any]] = [
     ("server", Yogi(tau=1e-4)),
     ("server", IDA(variant="ida_intrac")),
     ("server", Fused(eval_ref="new")),
+    ("local", Scaffold(lr=0.2)),
+    ("local", Dyn(alpha=0.1)),
+    ("local", Moon(mu=5.0, tau=0.4, anchor="global")),
+    ("local", UGA(step=0.3, trace=4)),
+    ("local", PerFedAvg(alpha=0.02, variant="hf", personal_steps=3)),
+    ("server", Controls(Adam(lr=0.1))),
+    ("server", DynMean()),
+    ("server", Nova("uniform")),
+    ("server", ExP(eps=0.1, average_last=False)),
+    ("server", Meta(lr=0.3, steps=2)),
+    ("preparation", MetaSet(share=0.05, classes="uniform")),
     ("preparation", AugmentMean(alpha=0.5)),
     ("preparation", AugmentZScore(tau_d=3.5)),
     ("planner", Mediators(kappa=0.5, gamma=4)),
