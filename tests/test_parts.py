@@ -131,7 +131,7 @@ def test_every_known_kind_is_tried_above() -> None:
 def test_a_part_is_spelled_out_completely() -> None:
     assert encode(SGD()) == {
         "kind": "sgd", "lr": 0.01, "batch_size": 5, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0,
-        "schedule": {"kind": "steady"}, "report_accuracy": False,
+        "schedule": {"kind": "steady"}, "report_accuracy": False, "report_steps": False,
     }  # fmt: skip
     assert encode(Fixed(ICG())) == {"kind": "fixed", "grouper": {"kind": "icg", "tau": 10, "distance": "squared"}}
 
