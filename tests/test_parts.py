@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Distill, Fusion, Prox, Steady
+from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.parts import KINDS, checked, decode, encode, kind_of
 from fedgsp.plan import (
@@ -29,8 +29,24 @@ from fedgsp.plan import (
     Switch,
     WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
-from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Tables, Yogi
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, ShareData
+from fedgsp.server import (
+    IDA,
+    Adagrad,
+    Adam,
+    Clustered,
+    Controls,
+    DynMean,
+    ExP,
+    Fused,
+    HandOn,
+    Mean,
+    Meta,
+    Momentum,
+    Nova,
+    Tables,
+    Yogi,
+)
 
 MODULE = """
 from dataclasses import dataclass
@@ -103,6 +119,17 @@ PARTS: list[tuple[str, Any]] = [
     ("server", Yogi(tau=1e-4)),
     ("server", IDA(variant="ida_intrac")),
     ("server", Fused(eval_ref="new")),
+    ("local", Scaffold(lr=0.2)),
+    ("local", Dyn(alpha=0.1)),
+    ("local", Moon(mu=5.0, tau=0.4, anchor="global")),
+    ("local", UGA(step=0.3, trace=4)),
+    ("local", PerFedAvg(alpha=0.02, variant="hf", personal_steps=3)),
+    ("server", Controls(Adam(lr=0.1))),
+    ("server", DynMean()),
+    ("server", Nova("uniform")),
+    ("server", ExP(eps=0.1, average_last=False)),
+    ("server", Meta(lr=0.3, steps=2)),
+    ("preparation", MetaSet(share=0.05, classes="uniform")),
     ("preparation", AugmentMean(alpha=0.5)),
     ("preparation", AugmentZScore(tau_d=3.5)),
     ("planner", Mediators(kappa=0.5, gamma=4)),
@@ -136,7 +163,7 @@ def test_every_known_kind_is_tried_above() -> None:
 def test_a_part_is_spelled_out_completely() -> None:
     assert encode(SGD()) == {
         "kind": "sgd", "lr": 0.01, "batch_size": 5, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0,
-        "schedule": {"kind": "steady"}, "report_accuracy": False,
+        "schedule": {"kind": "steady"}, "report_accuracy": False, "report_steps": False,
     }  # fmt: skip
     assert encode(Fixed(ICG())) == {"kind": "fixed", "grouper": {"kind": "icg", "tau": 10, "distance": "squared"}}
 

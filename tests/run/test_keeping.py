@@ -134,6 +134,17 @@ class DiesOnce(Dyn):
         return metrics
 
 
+def test_what_a_killed_process_left_is_swept_away(undisturbed: Path, tmp_path: Path) -> None:
+    """A file for a round that never counted, and one that was being written: SIGKILL leaves both."""
+    out = copy(undisturbed, tmp_path)
+    orphan = out / "clients" / f"000003-000009-{'0' * 32}.safetensors"
+    for path in (orphan, out / "clients" / f".{orphan.name}.123.tmp"):
+        path.write_bytes(b"half")
+    resume(out, rounds=ROUNDS + 1)
+    assert not orphan.exists()
+    assert not list((out / "clients").glob(".*"))
+
+
 def test_replayed_to_the_same_bits(undisturbed: Path) -> None:
     verdict = fedgsp.replay(undisturbed, data=tiny.federation(12), model=tiny.linear, workers=0)
     assert verdict.differs is None
@@ -184,8 +195,9 @@ class TestRoom:
     def test_a_dry_run_says_how_much(self, tmp_path: Path) -> None:
         source = str(tiny.write_npz(tmp_path / "data.npz", clients=40))
         options = ["--data", source, "--model", "tiny:linear", "--dry-run"]
-        shown = tiny.cli("run", *options, "--method", "fedgsp+dyn")
+        shown = tiny.cli("run", *options, "--method", "fedgsp+scaffold")
         assert f"for what clients keep between visits, {self.EACH} B each" in shown.stdout, shown.stderr
+        assert f"{self.EACH} B down and up for every client that trains, and {2 * self.EACH} B beside it" in shown.stdout
         told = json.loads(tiny.cli("run", *options, "--method", "fedgsp+dyn", "--json").stdout)
         assert told["state_bytes"] == self.EACH
         assert told["disk"] >= (40 + 2 * 12) * self.EACH

@@ -38,6 +38,7 @@ def _cells(row: dict[str, int]) -> tuple[Any, ...]:
 
 
 def _lines(expected: Forecast) -> list[str]:
+    more = f", and {size(expected.beside_bytes)} beside it" if expected.beside_bytes else ""
     disk = f"disk     up to {size(expected.disk)} for what clients keep between visits, {size(expected.state_bytes)} each"
     return [
         f"traffic  {size(expected.bytes)} handed on: "
@@ -45,7 +46,8 @@ def _lines(expected: Forecast) -> list[str]:
             f"{size(expected.model_bytes)} down and up for every client that trains"
             if expected.hands_on
             else "no model is sent"
-        ),
+        )
+        + more,
         f"memory   about {size(expected.memory)} in all processes",
         f"time     about {duration(expected.seconds)} of training: {expected.steps} SGD steps at {expected.step_ms:.2f} ms, "
         f"measured now on a scratch model, over {expected.workers} worker(s)",

@@ -48,5 +48,5 @@ SHOWN = (
     "alpha", "beta", "count", "kappa", "order", "gamma", "passes", "target", "tau_d", "lr", "batch_size", "epochs", "mu", "lam",
     "most_clients", "least_samples", "rounds", "period", "judge", "eps1", "eps2", "linkage", "first_round",
     "operator", "anchor", "report_accuracy", "report_steps", "weights", "variant", "center", "beta1", "beta2", "tau", "keep",
-    "eval_ref",
+    "eval_ref", "step", "share", "personal_steps",
 )  # fmt: skip

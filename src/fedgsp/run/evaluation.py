@@ -74,8 +74,8 @@ def client_scores(
         chosen = part.take(members)
         wanted.append((view.model, chosen.rows))
         owners.append((members, chosen.sizes))
-    if personal:
-        each = [share for view, who in zip(wanted, owners, strict=True) for share in _alone(view, who)]
+    each = [share for view, who in zip(wanted, owners, strict=True) for share in _alone(view, who)] if personal else []
+    if each:
         found = engine.score(state, [(name, rows) for name, rows, _ in each], [owner for _, _, owner in each])
     else:
         found = engine.score(state, wanted)
@@ -91,11 +91,12 @@ def client_scores(
 def _alone(
     wanted: tuple[str, NDArray[np.int64]], owners: tuple[Clients, NDArray[np.int64]]
 ) -> Iterator[tuple[str, NDArray[np.int64], int]]:
-    """One view's rows client by client."""
+    """One view's rows client by client, of those that have some."""
     (name, rows), (members, sizes) = wanted, owners
     ends = np.cumsum(sizes)
     for client, size, end in zip(members, sizes, ends, strict=True):
-        yield name, rows[end - size : end], int(client)
+        if size:
+            yield name, rows[end - size : end], int(client)
 
 
 def every_row(data: FederatedData) -> Part:

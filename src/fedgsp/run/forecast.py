@@ -24,8 +24,8 @@ TIMED_STEPS = 30
 class Forecast:
     """A run's expected size. `schedule` has a row for every round at which the plan changes shape.
 
-    `bytes` is the traffic; `state_bytes` what one client keeps between visits, `disk` the most that all of them take;
-    `hands_on` whether models are part of the traffic.
+    `bytes` is the traffic, `beside_bytes` what of it goes beside the model in a visit, `hands_on` whether models are in it;
+    `state_bytes` is what one client keeps between visits, `disk` the most that all of them take.
     """
 
     schedule: list[dict[str, int]]
@@ -37,6 +37,7 @@ class Forecast:
     seconds: float
     workers: int
     notes: tuple[str, ...] = ()
+    beside_bytes: int = 0
     state_bytes: int = 0
     disk: int = 0
     hands_on: bool = True
@@ -74,7 +75,7 @@ def forecast(setup: Setup) -> Forecast:
     traffic = (visits - at_server) * sent + setup.prepared_bytes
     return Forecast(
         shapes, steps, traffic, model_bytes, memory, step_seconds * 1000, (steps + evaluation) * step_seconds / workers,
-        workers, setup.notes, state_bytes(setup), disk_bytes(setup), rule.hands_on,
+        workers, setup.notes, beside, state_bytes(setup), disk_bytes(setup), rule.hands_on,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def client_store(setup: Setup, run: Path | None) -> Iterator[ClientStore | None]
     if not state_bytes(setup):
         yield None
     elif run is not None:
-        yield ClientStore(run / FOLDER)
+        yield ClientStore(run.absolute() / FOLDER)  # workers must find it too
     else:
         check_room(setup, Path(tempfile.gettempdir()))
         with tempfile.TemporaryDirectory(prefix="fedgsp-clients-") as folder:
