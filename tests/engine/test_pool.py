@@ -51,13 +51,13 @@ def test_the_same_bits_for_any_number_of_workers() -> None:
     job = job_of(method)
     rows = job.data.test.rows
     expected = one_round(InlineEngine(job), job, method)
-    scores = InlineEngine(job).score(expected, [("global", rows)])[0]
+    scores = InlineEngine(job).ask(expected, [("global", rows)]).result()[0]
     for workers in (1, 2, 4):
         engine = PoolEngine(job, workers)
         try:
             state = one_round(engine, job, method)
             assert state.digest() == expected.digest()
-            assert np.array_equal(engine.score(state, [("global", rows)])[0].loss, scores.loss)
+            assert np.array_equal(engine.ask(state, [("global", rows)]).result()[0].loss, scores.loss)
             assert set(engine.peak_memory()) >= {"main"}
         finally:
             engine.close()
@@ -201,8 +201,7 @@ from fedgsp.models import classification, resolve
 data = tiny.federation()
 model = resolve("tiny:linear", data.sample_shape, data.classes)
 engine = PoolEngine(Job(model, tiny.static(2).local, classification(), data, Seeds(1)), 2)
-while not all(worker.ready for worker in engine._workers):
-    list(engine._messages())
+engine.wait_until_ready()
 print(*engine.process_ids(), flush=True)
 time.sleep(60)
 """

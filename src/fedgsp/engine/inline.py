@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import FedgspError, RunFailed
 from fedgsp.core.state import ServerState
-from fedgsp.engine.job import Absent, HopDone, Job, Listener, longest_first
+from fedgsp.engine.job import Absent, HopDone, Job, Listener, Scoring, Span, Wanted, longest_first
 from fedgsp.engine.walk import Walker, peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
 
@@ -21,14 +21,22 @@ class InlineEngine:
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._spans: list[Span] = []
         with OneThread():
             self._walker = Walker.of(job)
 
-    def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
+    def run(
+        self,
+        plan: Plan,
+        state: ServerState,
+        listener: Listener,
+        absent: Absent | None = None,
+        meanwhile: Scoring | None = None,
+    ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         for index in longest_first(plan, self._job.data):
             chain, at = plan.chains[index], [plan.chains[index].clients[0]]
-            bag = self._walker.bag(state.kept)
+            bag, began = self._walker.bag(state.kept), time.perf_counter()
             try:
                 with OneThread():
                     tensors, hops = self._walker.walk(
@@ -46,22 +54,33 @@ class InlineEngine:
             except Exception as error:
                 name = self._job.data.clients[at[0]]
                 raise RunFailed(f"client '{name}' failed in round {plan.round}: {type(error).__name__}: {error}.") from error
+            self._note("train", f"round {plan.round}, chain {index}", began)
             if hops:
                 yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops, bag.sent, bag.marks)
 
-    def score(
-        self,
-        state: ServerState,
-        wanted: Sequence[tuple[str, NDArray[np.int64]]],
-        owners: Sequence[int | None] | None = None,
-    ) -> list[SampleScores]:
-        """See `Engine.score`."""
+    def ask(self, state: ServerState, wanted: Wanted, owners: Sequence[int | None] | None = None) -> Scoring:
+        """See `Engine.ask`: here nobody is idle, so it is done at once."""
         whose = [None] * len(wanted) if owners is None else owners
+        began = time.perf_counter()
         with OneThread():
-            return [
+            found = [
                 self._walker.score(*state.evaluated(name), rows, owner, state.round, state.kept)
                 for (name, rows), owner in zip(wanted, whose, strict=True)
             ]
+        self._note("evaluate", f"round {state.round}", began)
+        return _Scored(found)
+
+    def idle_share(self, plan: Plan) -> float:
+        """See `Engine.idle_share`."""
+        return 0.0
+
+    def spans(self) -> list[Span]:
+        """See `Engine.spans`."""
+        done, self._spans = self._spans, []
+        return done
+
+    def _note(self, kind: str, label: str, began: float) -> None:
+        self._spans.append(Span(0, kind, label, began, time.perf_counter()))
 
     def peak_memory(self) -> dict[str, int]:
         """See `Engine.peak_memory`."""
@@ -69,6 +88,18 @@ class InlineEngine:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Scores that are there."""
+
+    scores: list[SampleScores]
+    done: bool = True
+
+    def result(self) -> list[SampleScores]:
+        """They are."""
+        return self.scores
 
 
 class OneThread:

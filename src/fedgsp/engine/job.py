@@ -80,32 +80,71 @@ class WorkerLost:
     trace: str | None = None
 
 
+@dataclass(frozen=True)
+class Span:
+    """What one worker did from when to when, by this process's clock (`time.perf_counter`)."""
+
+    worker: int
+    kind: str
+    label: str
+    begin: float
+    end: float
+
+
 EngineEvent = HopDone | WorkerLost
 Listener = Callable[[EngineEvent], None]
 Absent = Mapping[int, frozenset[int]]
 """Hops to leave out, by chain: what a replay reads off the event log."""
 
 
+Wanted = Sequence[tuple[str, NDArray[np.int64]]]
+"""(model name, rows) that are to be scored."""
+
+
+class Scoring(Protocol):
+    """Scores that were asked for and may not all be there yet."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all are there."""
+        ...
+
+    def result(self) -> list[SampleScores]:
+        """The scores, after waiting for those that are still missing."""
+        ...
+
+
 class Engine(Protocol):
     """Where chains run."""
 
-    def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
+    def run(
+        self,
+        plan: Plan,
+        state: ServerState,
+        listener: Listener,
+        absent: Absent | None = None,
+        meanwhile: Scoring | None = None,
+    ) -> Iterator[ChainResult]:
         """Walk the chains in parallel, the clients of each in sequence; results come in any order.
 
-        A result's tensors are only valid until the next one is asked for. A chain in which no client trained yields none.
+        A result's tensors are only valid until the next one is asked for. A chain in which no client trained yields none. Who
+        would be idle goes on with `meanwhile`.
         """
         ...
 
-    def score(
-        self,
-        state: ServerState,
-        wanted: Sequence[tuple[str, NDArray[np.int64]]],
-        owners: Sequence[int | None] | None = None,
-    ) -> list[SampleScores]:
-        """Per-sample scores of (model name, rows), for each of `wanted`.
+    def ask(self, state: ServerState, wanted: Wanted, owners: Sequence[int | None] | None = None) -> Scoring:
+        """Per-sample scores of (model name, rows), for each of `wanted`; one asking at a time.
 
         `owners` names for each of them the client, if any, that makes the model its own before (`SGD.personalise`).
         """
+        ...
+
+    def idle_share(self, plan: Plan) -> float:
+        """Which part of the workers' time this plan will leave unused, with chains that cannot be cut."""
+        ...
+
+    def spans(self) -> list[Span]:
+        """What workers did since the last call."""
         ...
 
     def peak_memory(self) -> dict[str, int]:
@@ -123,7 +162,12 @@ def planned_samples(plan: Plan, data: FederatedData) -> list[int]:
     return [int(sizes[list(set(chain.clients))].sum()) for chain in plan.chains]
 
 
+def planned_work(plan: Plan, data: FederatedData) -> list[int]:
+    """Samples each chain is planned to go through, all passes."""
+    return [n * chain.passes for n, chain in zip(planned_samples(plan, data), plan.chains, strict=True)]
+
+
 def longest_first(plan: Plan, data: FederatedData) -> list[int]:
     """Chain numbers in the order they should start, so that the round does not end waiting for a long one."""
-    work = [n * chain.passes for n, chain in zip(planned_samples(plan, data), plan.chains, strict=True)]
+    work = planned_work(plan, data)
     return sorted(range(len(work)), key=lambda i: (-work[i], i))

@@ -1,59 +1,31 @@
 """The local engine: persistent worker processes, one model and one math thread each, weights through shared memory.
 
-Chains go to idle workers, longest first. A worker that dies is replaced and its chain walked again; a chain that keeps failing
-ends the run with a message that names client and cause. Results come as they are ready; exact sums make their order harmless.
+Chains go to idle workers, longest first; short ones several at a time. A worker that dies is replaced and its chains are walked
+again; a chain that keeps failing ends the run with a message that names client and cause. Results come as they are ready; exact
+sums make their order harmless.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedgsp.client.keep import sums_like
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState, beside
-from fedgsp.engine.job import Absent, HopDone, Job, Listener, WorkerLost, longest_first
+from fedgsp.engine.bundles import Speed, bundles, idle_share
+from fedgsp.engine.crew import MOST_ATTEMPTS, Crew, Died, Member
+from fedgsp.engine.job import Absent, HopDone, Job, Listener, Scoring, Span, Wanted, WorkerLost
 from fedgsp.engine.share import Layout, Region, SharedData, lay_out
 from fedgsp.engine.walk import peak_memory_bytes
-from fedgsp.engine.worker import Broke, Hopped, Ready, Scored, ScoreTask, Training, Walked, WalkTask
+from fedgsp.engine.worker import Broke, ChainDone, Hopped, Scored, ScoreTask, Walk, Walked, WalkTask
 from fedgsp.evaluate.forward import CHUNK, SampleScores
 
-MOST_ATTEMPTS = 3
 SCORE_ROWS = 4 * CHUNK
-
-
-@dataclass
-class _Worker:
-    """One process, its ends of the wires, and what it is doing."""
-
-    process: subprocess.Popen[bytes]
-    connection: Connection[Any, Any]
-    lifeline: int
-    outbox: Region
-    ready: bool = False
-    slot: int = 0
-    task: WalkTask | ScoreTask | None = None
-    client: int | None = None
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.connection.close()
-        os.close(self.lifeline)
-        self.outbox.close()
 
 
 @dataclass
@@ -90,218 +62,217 @@ class _Board:
 
 
 class PoolEngine:
-    """Walks chains in `workers` processes that live as long as the engine."""
+    """Walks chains in `workers` processes that live as long as the engine.
+
+    There are two boards, so that a model can still be evaluated while the chains of the next round are walked.
+    """
 
     def __init__(self, job: Job, workers: int) -> None:
         import cloudpickle
 
-        self._job = job
-        self._board = _Board()
+        self._job, self._size = job, workers
+        self._board, self._show = _Board(), _Board()
         _, self._beside = lay_out(sums_like(job.beside_model()[1]))
         self._data = SharedData(job.data)
-        bare = replace(job, data=None)  # type: ignore[arg-type]  # the data travels as a recipe
-        self._setup = cloudpickle.dumps((bare, self._data.recipe()))
-        self._peaks: dict[str, int] = {}
-        self._workers: list[_Worker] = []
+        self._speed = Speed()
         self._closed = False
-        self._failed_starts = 0
-        try:
-            for _ in range(workers):
-                self._workers.append(self._start_worker())
-        except BaseException:
-            self.close()
-            raise
+        bare = replace(job, data=None)  # type: ignore[arg-type]  # the data travels as a recipe
+        setup = cloudpickle.dumps((bare, self._data.recipe()))
+        boards = [self._board.region.descriptor, self._show.region.descriptor]
+        self._crew = Crew(workers, setup, boards, self._data.descriptors)
 
-    def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
+    def run(
+        self,
+        plan: Plan,
+        state: ServerState,
+        listener: Listener,
+        absent: Absent | None = None,
+        meanwhile: Scoring | None = None,
+    ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         self._board.show(state)
-        pending = deque(longest_first(plan, self._job.data))
-        attempts = dict.fromkeys(pending, 0)
-        left = len(pending)
-        size = self._board.largest + self._beside
+        return _Round(self, plan, state, listener, absent or {}, meanwhile if isinstance(meanwhile, _Asked) else None).results()
 
-        def make(index: int, worker: _Worker) -> WalkTask:
-            chain = plan.chains[index]
-            attempts[index] += 1
-            worker.slot = 1 - worker.slot  # the result before this one may still be being read
-            worker.outbox.reserve(2 * size)
-            return WalkTask(
-                index, plan.round, chain, self._board.models[chain.start], self._board.shared,
-                (absent or {}).get(index, frozenset()), worker.slot * size, size,
-                {client: state.kept[client] for client in chain.clients if client in state.kept},
-            )  # fmt: skip
-
-        def again(index: int, client: int | None, cause: str, trace: str | None) -> None:
-            listener(WorkerLost(plan.round, index, client, cause, trace))
-            if attempts[index] >= (MOST_ATTEMPTS if trace is None else 2):  # an exception will most likely repeat itself
-                name = self._job.data.clients[client] if client is not None else f"(start of chain {index})"
-                raise RunFailed(f"client '{name}' failed {attempts[index]} times in round {plan.round}: {cause}.")
-            pending.appendleft(index)
-
-        while left:
-            self._hand_out(pending, make)
-            for worker, message in self._messages():
-                if isinstance(message, Hopped):
-                    listener(HopDone(plan.round, message.index, message.report))
-                elif isinstance(message, Walked):
-                    left -= 1
-                    if pending:
-                        self._hand_out(pending, make)
-                    if message.hops:
-                        chain = plan.chains[message.index]
-                        tensors, sent = worker.outbox.tensors(message.layout), worker.outbox.tensors(message.sent)
-                        yield ChainResult(message.index, chain, tensors, message.hops, sent, message.marks)
-                elif isinstance(message, Broke):
-                    if message.expected is not None:
-                        raise message.expected
-                    again(message.index, message.client, message.error, message.trace)
-                elif isinstance(message, _Died) and message.task is not None:
-                    again(message.task.index, message.client, message.cause, None)
-
-    def score(
-        self,
-        state: ServerState,
-        wanted: Sequence[tuple[str, NDArray[np.int64]]],
-        owners: Sequence[int | None] | None = None,
-    ) -> list[SampleScores]:
-        """See `Engine.score`: rows are cut into tasks of whole chunks, so the cut never changes a bit."""
-        whose = [None] * len(wanted) if owners is None else owners
+    def ask(self, state: ServerState, wanted: Wanted, owners: Sequence[int | None] | None = None) -> Scoring:
+        """See `Engine.ask`: rows are cut into tasks of whole chunks, so the cut never changes a bit."""
         views = {name for name, _ in wanted}
-        self._board.show(state, frozenset(state.slots.keys() & (views | {beside(name) for name in views})))
-        cuts = [
-            (which, name, rows[at : at + SCORE_ROWS])
-            for which, (name, rows) in enumerate(wanted)
-            for at in range(0, len(rows), SCORE_ROWS if whose[which] is None else max(1, len(rows)))  # one task an owner
-        ]
-        pending, found, deaths = deque(range(len(cuts))), dict[int, SampleScores](), 0
+        self._show.show(state, frozenset(state.slots.keys() & (views | {beside(name) for name in views})))
+        return _Asked(self, state, wanted, [None] * len(wanted) if owners is None else owners)
 
-        def make(index: int, worker: _Worker) -> ScoreTask:
-            which, name, rows = cuts[index]
-            board = self._board
-            layout = board.models[name] if name in board.models else board.slots[name]
-            owner = whose[which]
-            kept = {owner: state.kept[owner]} if owner is not None and owner in state.kept else {}
-            return ScoreTask(index, layout, board.slots.get(beside(name), {}), rows, owner, state.round, kept)
+    def idle_share(self, plan: Plan) -> float:
+        """See `Engine.idle_share`."""
+        return idle_share(self._speed.work(plan, self._job.data), self._size)
 
-        while len(found) < len(cuts):
-            self._hand_out(pending, make)
-            for _, message in self._messages():
-                if isinstance(message, Scored):
-                    found[message.index] = message.scores
-                elif isinstance(message, Broke):
-                    raise message.expected or RunFailed(f"evaluation failed: {message.error}.")
-                elif isinstance(message, _Died) and message.task is not None:
-                    deaths += 1
-                    if deaths >= MOST_ATTEMPTS:
-                        raise RunFailed(f"evaluation failed {deaths} times: {message.cause}.")
-                    pending.appendleft(message.task.index)
-        return [_joined([found[i] for i, cut in enumerate(cuts) if cut[0] == which], self._job) for which in range(len(wanted))]
+    def spans(self) -> list[Span]:
+        """See `Engine.spans`."""
+        done, self._crew.spans = self._crew.spans, []
+        return done
 
     def peak_memory(self) -> dict[str, int]:
         """See `Engine.peak_memory`."""
-        return {"main": peak_memory_bytes(), **self._peaks}
+        return {"main": peak_memory_bytes(), **self._crew.peaks}
 
     def process_ids(self) -> list[int]:
         """The workers' process numbers."""
-        return [worker.process.pid for worker in self._workers]
+        return [member.process.pid for member in self._crew.members]
+
+    def wait_until_ready(self) -> None:
+        """Return when all workers are set up: for measurements, the engine itself never waits for all."""
+        while not all(member.ready for member in self._crew.members):
+            list(self._crew.messages())
 
     def close(self) -> None:
-        """See `Engine.close`: a worker holds nothing that could be lost, so it is simply ended."""
+        """See `Engine.close`."""
         if self._closed:
             return
         self._closed = True
-        for worker in self._workers:
-            worker.kill()
-        self._workers = []
+        self._crew.close()
         self._data.close()
         self._board.region.close()
-
-    def _start_worker(self) -> _Worker:
-        ours, theirs = socket.socketpair()
-        watch, lifeline = os.pipe()
-        outbox = Region()
-        inherited = [theirs.fileno(), watch, self._board.region.descriptor, outbox.descriptor]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-c", f"from fedgsp.engine.worker import main; main{tuple(inherited)}"],
-            pass_fds=[*inherited, *self._data.descriptors],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a terminal's Ctrl-C reaches the parent only
-        )
-        theirs.close()
-        os.close(watch)
-        connection: Connection[Any, Any] = Connection(ours.detach())
-        worker = _Worker(process, connection, lifeline, outbox)
-        with suppress(OSError):  # should it die at once, the first wait finds out
-            connection.send_bytes(self._setup)
-        return worker
-
-    def _hand_out(self, pending: deque[int], make: Any) -> None:
-        for worker in self._workers:
-            if pending and worker.ready and worker.task is None:
-                worker.task = make(pending.popleft(), worker)
-                worker.client = None
-                with suppress(OSError):  # should it have died, its end of the wire says so in the next wait
-                    worker.connection.send(worker.task)
-
-    def _messages(self) -> Iterator[tuple[_Worker, Any]]:
-        """What workers have said since; the dead are replaced and reported."""
-        by_connection = {worker.connection: worker for worker in self._workers}
-        for connection in wait(list(by_connection)):
-            worker = by_connection[connection]  # type: ignore[index]
-            try:
-                message = worker.connection.recv()
-            except (EOFError, OSError):
-                yield worker, self._bury(worker)
-                continue
-            if isinstance(message, Ready):
-                worker.ready = True
-            elif isinstance(message, Training):
-                worker.client = message.client
-            elif isinstance(message, Broke) and message.index < 0:
-                raise RunFailed(f"a worker could not start: {message.error}.")
-            else:
-                if isinstance(message, (Walked, Scored)):
-                    self._peaks[f"worker {self._workers.index(worker)}"] = message.peak_memory
-                if not isinstance(message, Hopped):
-                    worker.task = None
-                yield worker, message
-
-    def _bury(self, worker: _Worker) -> _Died:
-        task, client, started = worker.task, worker.client, worker.ready
-        worker.kill()
-        cause = _cause_of_death(worker.process.returncode)
-        self._failed_starts = 0 if started else self._failed_starts + 1
-        if self._failed_starts >= MOST_ATTEMPTS:
-            raise RunFailed(f"worker processes cannot start: {cause}.")
-        self._workers[self._workers.index(worker)] = self._start_worker()
-        return _Died(task, client, cause)
+        self._show.region.close()
 
 
-@dataclass(frozen=True)
-class _Died:
-    task: WalkTask | ScoreTask | None
-    client: int | None
-    cause: str
+class _Round:
+    """One round's chains on their way through the pool."""
+
+    def __init__(
+        self, pool: PoolEngine, plan: Plan, state: ServerState, listener: Listener, absent: Absent, meanwhile: _Asked | None
+    ) -> None:
+        self._pool, self._plan, self._state, self._listener, self._absent = pool, plan, state, listener, absent
+        self._meanwhile = meanwhile
+        self._slot_bytes = pool._board.largest + pool._beside
+        work = pool._speed.work(plan, pool._job.data)
+        self._pending = deque(bundles(work, pool._size, self._slot_bytes))
+        self._most = max(map(len, self._pending))
+        self._attempts = dict.fromkeys(range(len(plan.chains)), 0)
+        self._left = len(plan.chains)
+
+    def results(self) -> Iterator[ChainResult]:
+        """Hand out, listen, yield."""
+        while self._left:
+            self._hand_out()
+            for member, message in self._pool._crew.messages():
+                if isinstance(message, Hopped):
+                    self._pool._speed.learn(message.report)
+                    self._listener(HopDone(self._plan.round, message.index, message.report))
+                elif isinstance(message, Walked):
+                    self._left -= len(message.chains)
+                    self._hand_out()
+                    for done in message.chains:
+                        yield from self._arrived(member, done, alone=len(message.chains) == 1)
+                elif isinstance(message, Broke) and self._is_walk(message.index):
+                    if message.expected is not None:
+                        raise message.expected
+                    self._again(message.index, message.client, message.error, message.trace)
+                elif isinstance(message, Died) and isinstance(message.task, WalkTask):
+                    self._lost(message)
+                elif self._meanwhile is not None:
+                    self._meanwhile.heard(message)
+
+    def _is_walk(self, index: int) -> bool:
+        return self._meanwhile is None or not self._meanwhile.owns(index)
+
+    def _hand_out(self) -> None:
+        for member in self._pool._crew.idle():
+            if self._pending:
+                self._pool._crew.hand(member, self._task(self._pending.popleft(), member))
+            elif self._meanwhile is not None:
+                self._meanwhile.hand_out(member)
+
+    def _task(self, bundle: tuple[int, ...], member: Member) -> WalkTask:
+        size, kept, board = self._slot_bytes, self._state.kept, self._pool._board
+        member.slot = 1 - member.slot  # the results before these may still be being read
+        member.outbox.reserve(2 * self._most * size)
+        begin = member.slot * self._most * size
+        walks = []
+        for place, index in enumerate(bundle):
+            chain = self._plan.chains[index]
+            self._attempts[index] += 1
+            own = {client: kept[client] for client in chain.clients if client in kept}
+            at = begin + place * size
+            walks.append(Walk(index, chain, board.models[chain.start], self._absent.get(index, frozenset()), at, own))
+        return WalkTask(tuple(walks), self._plan.round, board.shared, size)
+
+    def _arrived(self, member: Member, done: ChainDone, alone: bool) -> Iterator[ChainResult]:
+        if not alone:
+            for report in done.hops:
+                self._pool._speed.learn(report)
+                self._listener(HopDone(self._plan.round, done.index, report))
+        if done.hops:
+            tensors, sent = member.outbox.tensors(done.layout), member.outbox.tensors(done.sent)
+            yield ChainResult(done.index, self._plan.chains[done.index], tensors, done.hops, sent, done.marks)
+
+    def _lost(self, died: Died) -> None:
+        assert isinstance(died.task, WalkTask)
+        for walk in died.task.walks[1:]:  # alone from now on: then the client that it dies of is known
+            self._pending.appendleft((walk.index,))
+        self._again(died.task.walks[0].index, died.client, died.cause, None)
+
+    def _again(self, index: int, client: int | None, cause: str, trace: str | None) -> None:
+        self._listener(WorkerLost(self._plan.round, index, client, cause, trace))
+        if self._attempts[index] >= (MOST_ATTEMPTS if trace is None else 2):  # an exception will most likely repeat itself
+            name = self._pool._job.data.clients[client] if client is not None else f"(start of chain {index})"
+            raise RunFailed(f"client '{name}' failed {self._attempts[index]} times in round {self._plan.round}: {cause}.")
+        self._pending.appendleft((index,))
 
 
-def _cause_of_death(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "its worker process was killed (signal 9), as the system does when memory runs out"
-    if code < 0:
-        return f"its worker process died of signal {-code}"
-    return f"its worker process ended with code {code}"
+class _Asked:
+    """Scores that the pool was asked for."""
 
+    def __init__(self, pool: PoolEngine, state: ServerState, wanted: Wanted, owners: Sequence[int | None]) -> None:
+        self._pool, self._count = pool, len(wanted)
+        self._tasks: list[ScoreTask] = []
+        self._which: list[int] = []
+        self._found: dict[int, SampleScores] = {}
+        self._deaths = 0
+        board = pool._show
+        for which, ((name, rows), owner) in enumerate(zip(wanted, owners, strict=True)):
+            layout = board.models[name] if name in board.models else board.slots[name]
+            kept = {owner: state.kept[owner]} if owner is not None and owner in state.kept else {}
+            size = SCORE_ROWS if owner is None else max(1, len(rows))  # one task an owner
+            for at in range(0, len(rows), size):
+                part, number = rows[at : at + size], -2 - len(self._tasks)  # numbers that no chain has, nor a failed start
+                self._tasks.append(ScoreTask(number, layout, board.slots.get(beside(name), {}), part, owner, state.round, kept))
+                self._which.append(which)
+        self._pending = deque(range(len(self._tasks)))
 
-def _joined(parts: list[SampleScores], job: Job) -> SampleScores:
-    none = np.empty(0, dtype=np.float32)
-    return SampleScores(
-        np.concatenate([none, *(p.loss for p in parts)]),
-        {name: np.concatenate([none, *(p.metrics[name] for p in parts)]) for name in job.task.metrics},
-    )
+    @property
+    def done(self) -> bool:
+        """Whether all scores are there."""
+        return len(self._found) == len(self._tasks)
+
+    def owns(self, index: int) -> bool:
+        """Whether a task's number is one of these."""
+        return index <= -2
+
+    def hand_out(self, member: Member) -> None:
+        """Give an idle worker the next task, if there is one."""
+        if self._pending:
+            self._pool._crew.hand(member, self._tasks[self._pending.popleft()])
+
+    def heard(self, message: object) -> None:
+        """Take in what a worker said of these tasks."""
+        if isinstance(message, Scored):
+            self._found[-2 - message.index] = message.scores
+        elif isinstance(message, Broke):
+            raise message.expected or RunFailed(f"evaluation failed: {message.error}.")
+        elif isinstance(message, Died) and isinstance(message.task, ScoreTask):
+            self._deaths += 1
+            if self._deaths >= MOST_ATTEMPTS:
+                raise RunFailed(f"evaluation failed {self._deaths} times: {message.cause}.")
+            self._pending.appendleft(-2 - message.task.index)
+
+    def result(self) -> list[SampleScores]:
+        """All scores, in the order they were wanted."""
+        while not self.done:
+            for member in self._pool._crew.idle():
+                self.hand_out(member)
+            for _, message in self._pool._crew.messages():
+                self.heard(message)
+        names, none = self._pool._job.task.metrics, np.empty(0, dtype=np.float32)
+        joined = []
+        for wanted in range(self._count):
+            parts = [self._found[i] for i, which in enumerate(self._which) if which == wanted]
+            metrics = {name: np.concatenate([none, *(p.metrics[name] for p in parts)]) for name in names}
+            joined.append(SampleScores(np.concatenate([none, *(p.loss for p in parts)]), metrics))
+        return joined

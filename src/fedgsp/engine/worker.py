@@ -1,4 +1,4 @@
-"""A worker process: `main(connection, lifeline, board, outbox)` on inherited file descriptors, in an interpreter of its own.
+"""A worker process: `main(connection, lifeline, board, show, outbox)` on inherited descriptors, in its own interpreter.
 
 It is started as a program of its own, so that scripts need no main guard and notebooks work; what it needs from the caller
 (rule, model, task) arrives by cloudpickle. It ends when its parent does: a thread waits for the end of the lifeline pipe, which
@@ -28,21 +28,33 @@ from fedgsp.evaluate.forward import SampleScores
 
 
 @dataclass(frozen=True)
-class WalkTask:
-    """Walk a chain from the model laid out on the board, and leave the result in the outbox at `outbox_at`.
+class Walk:
+    """A chain to walk from the model laid out on the board, and where in the outbox its result goes.
 
     `kept` are the committed states of the chain's clients.
     """
 
     index: int
-    round: int
     chain: Chain
     start: Layout
-    shared: Layout
     absent: frozenset[int]
     outbox_at: int
-    outbox_size: int
     kept: dict[int, str]
+
+
+@dataclass(frozen=True)
+class WalkTask:
+    """Chains to walk one after the other; several at once if they are short, since every message costs as much as a client."""
+
+    walks: tuple[Walk, ...]
+    round: int
+    shared: Layout
+    outbox_size: int
+
+    def label(self) -> str:
+        """For a profile."""
+        first, more = self.walks[0].index, len(self.walks) - 1
+        return f"round {self.round}, chain {first}" + (f" and {more} more" if more else "")
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,10 @@ class ScoreTask:
     owner: int | None = None
     round: int = 0
     kept: dict[int, str] = field(default_factory=dict)
+
+    def label(self) -> str:
+        """For a profile."""
+        return f"round {self.round}, {len(self.rows)} samples"
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Hopped:
 
 
 @dataclass(frozen=True)
-class Walked:
+class ChainDone:
     """A chain is walked; its tensors, and the sum of what was sent beside them, lie in the outbox."""
 
     index: int
@@ -88,6 +104,13 @@ class Walked:
     sent: Layout
     marks: dict[int, str]
     hops: tuple[HopReport, ...]
+
+
+@dataclass(frozen=True)
+class Walked:
+    """All chains of a task are walked."""
+
+    chains: tuple[ChainDone, ...]
     peak_memory: int
 
 
@@ -111,7 +134,7 @@ class Broke:
     trace: str
 
 
-def main(connection_fd: int, lifeline_fd: int, board_fd: int, outbox_fd: int) -> None:
+def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outbox_fd: int) -> None:
     """Serve tasks until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_die_with_parent, args=(lifeline_fd,), daemon=True).start()
@@ -124,40 +147,60 @@ def main(connection_fd: int, lifeline_fd: int, board_fd: int, outbox_fd: int) ->
         connection.send(Broke(-1, None, f"{type(error).__name__}: {error}", None, traceback.format_exc()))
         return
     connection.send(Ready())
-    board, outbox = Region(board_fd), Region(outbox_fd)
+    board, show, outbox = Region(board_fd), Region(show_fd), Region(outbox_fd)
     while True:
-        _serve(connection.recv(), walker, board, outbox, connection)
+        task = connection.recv()
+        if isinstance(task, ScoreTask):
+            _score(task, walker, show, connection)
+        else:
+            _walk(task, walker, board, outbox, connection)
 
 
-def _serve(task: WalkTask | ScoreTask, walker: Walker, board: Region, outbox: Region, connection: Connection[Any, Any]) -> None:
-    client: int | None = None
+def _score(task: ScoreTask, walker: Walker, show: Region, connection: Connection[Any, Any]) -> None:
+    try:
+        model, beside = show.tensors(task.model), show.tensors(task.beside)
+        scores = walker.score(model, beside, task.rows, task.owner, task.round, task.kept)
+        connection.send(Scored(task.index, scores, peak_memory_bytes()))
+    except Exception as error:
+        connection.send(_broke(task.index, task.owner, error))
+
+
+def _walk(task: WalkTask, walker: Walker, board: Region, outbox: Region, connection: Connection[Any, Any]) -> None:
+    alone, at, client = len(task.walks) == 1, task.walks[0].index, None
+    shared = board.tensors(task.shared)
+    done = []
 
     def on_train(number: int) -> None:
         nonlocal client
         client = number
-        connection.send(Training(task.index, number))
+        if alone:
+            connection.send(Training(at, number))
+
+    def on_hop(report: HopReport) -> None:
+        if alone:  # else the reports come with the results
+            connection.send(Hopped(at, report))
 
     try:
-        if isinstance(task, ScoreTask):
-            model, beside = board.tensors(task.model), board.tensors(task.beside)
-            scores = walker.score(model, beside, task.rows, task.owner, task.round, task.kept)
-            connection.send(Scored(task.index, scores, peak_memory_bytes()))
-            return
-        bag = walker.bag(task.kept)
-        tensors, hops = walker.walk(
-            task.round, task.chain, board.tensors(task.start), board.tensors(task.shared), task.absent,
-            lambda report: connection.send(Hopped(task.index, report)), on_train, bag,
-        )  # fmt: skip
-        layout, end = lay_out(tensors, task.outbox_at)
-        sent, end = lay_out(bag.sent, end)
-        if end > task.outbox_at + task.outbox_size:
-            raise ValueError("the chain handed on more than the model it started from and what its rule says it sends")
-        outbox.write(tensors, layout)
-        outbox.write(bag.sent, sent)
-        connection.send(Walked(task.index, layout, sent, bag.marks, hops, peak_memory_bytes()))
+        for walk in task.walks:
+            at, client = walk.index, None
+            bag = walker.bag(walk.kept)
+            start = board.tensors(walk.start)
+            tensors, hops = walker.walk(task.round, walk.chain, start, shared, walk.absent, on_hop, on_train, bag)
+            layout, end = lay_out(tensors, walk.outbox_at)
+            sent, end = lay_out(bag.sent, end)
+            if end > walk.outbox_at + task.outbox_size:
+                raise ValueError("the chain handed on more than the model it started from and what its rule says it sends")
+            outbox.write(tensors, layout)
+            outbox.write(bag.sent, sent)
+            done.append(ChainDone(walk.index, layout, sent, bag.marks, hops))
+        connection.send(Walked(tuple(done), peak_memory_bytes()))
     except Exception as error:
-        expected = error if isinstance(error, FedgspError) else None
-        connection.send(Broke(task.index, client, f"{type(error).__name__}: {error}", expected, traceback.format_exc()))
+        connection.send(_broke(at, client, error))
+
+
+def _broke(index: int, client: int | None, error: Exception) -> Broke:
+    expected = error if isinstance(error, FedgspError) else None
+    return Broke(index, client, f"{type(error).__name__}: {error}", expected, traceback.format_exc())
 
 
 def _die_with_parent(lifeline_fd: int) -> None:

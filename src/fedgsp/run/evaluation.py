@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,49 +12,109 @@ from numpy.typing import NDArray
 from fedgsp.core.errors import Diverged
 from fedgsp.core.state import ServerState
 from fedgsp.data.federated import FederatedData, Part
-from fedgsp.engine.job import Engine
-from fedgsp.evaluate import ClientScores, SampleScores, per_client, summarise
+from fedgsp.engine.job import Engine, Scoring
+from fedgsp.evaluate import ClientScores, SampleScores, Summary, per_client, summarise
 from fedgsp.server import ServerRule
 
 Clients = NDArray[np.int64]
 
 
-def evaluate_state(
-    engine: Engine,
-    server: ServerRule,
-    state: ServerState,
-    data: FederatedData,
-    judged: Clients,
-    held_out: Clients,
-    evaluate_on: Literal["test", "validation"] = "test",
-    personal: bool = False,
-) -> dict[str, Any]:
-    """Figures for the journal: test, validation (where carved out) and the clients that never train (all their samples).
+class Evaluation:
+    """The figures of one state: asked for at once, `figures` when they are wanted.
 
-    On "validation" (tuning) nothing but that part is looked at, so that test data cannot sway a choice. With `personal` every
-    client makes the model its own first, on its training samples; those that never train are then judged on test samples only.
+    They are about test, validation (where carved out) and the clients that never train (all their samples). On "validation"
+    (tuning) nothing but that part is looked at, so that test data cannot sway a choice. With `personal` every client makes the
+    model its own first, on its training samples; those that never train are then judged on test samples only.
     """
-    figures: dict[str, Any] = {}
-    part = data.test if evaluate_on == "test" else data.validation
-    tested = summarise(client_scores(engine, server, state, data, judged, part, personal))
-    if tested is not None:
-        figures.update(tested.as_dict())
-        figures[f"{evaluate_on}_clients"] = figures.pop("clients")
-        figures[f"{evaluate_on}_samples"] = figures.pop("samples")
-    if evaluate_on == "test":
-        validation = summarise(client_scores(engine, server, state, data, judged, data.validation, personal))
-        if validation is not None:
-            figures["validation"] = validation.as_dict()
-        if len(held_out) and server.yields != "none":  # who never trained has no model of its own
-            rows = data.test if personal else every_row(data)
-            unseen = summarise(client_scores(engine, server, state, data, held_out, rows, personal))
-            figures["holdout"] = unseen.as_dict() if unseen is not None else None
-    for name, value in figures.items():
-        if isinstance(value, float) and not np.isfinite(value):
-            raise Diverged(
-                f"the model of round {state.round} has the {evaluate_on} {name} {value}; try a smaller learning rate."
-            )
-    return figures
+
+    def __init__(
+        self,
+        engine: Engine,
+        server: ServerRule,
+        state: ServerState,
+        data: FederatedData,
+        judged: Clients,
+        held_out: Clients,
+        evaluate_on: Literal["test", "validation"] = "test",
+        personal: bool = False,
+    ) -> None:
+        self._data, self._round, self._on = data, state.round, evaluate_on
+
+        def of(clients: Clients, part: Part) -> Question:
+            return Question.of(server, state, clients, part, personal)
+
+        self._questions: dict[str, Question] = {
+            evaluate_on: of(judged, data.test if evaluate_on == "test" else data.validation)
+        }
+        if evaluate_on == "test":
+            self._questions["validation"] = of(judged, data.validation)
+            if len(held_out) and server.yields != "none":  # who never trained has no model of its own
+                self._questions["holdout"] = of(held_out, data.test if personal else every_row(data))
+        wanted = [one for question in self._questions.values() for one in question.wanted]
+        owners = [one for question in self._questions.values() for one in question.owners]
+        self.asked: Scoring = engine.ask(state, wanted, owners)
+
+    def figures(self) -> dict[str, Any]:
+        """Entries for the journal."""
+        scores, at = self.asked.result(), 0
+        found: dict[str, Summary | None] = {}
+        for name, question in self._questions.items():
+            found[name] = summarise(question.answered(scores[at : at + len(question.wanted)], self._data))
+            at += len(question.wanted)
+        figures: dict[str, Any] = {}
+        tested = found.pop(self._on)
+        if tested is not None:
+            figures.update(tested.as_dict())
+            figures[f"{self._on}_clients"] = figures.pop("clients")
+            figures[f"{self._on}_samples"] = figures.pop("samples")
+        for name, summary in found.items():
+            if summary is not None or name == "holdout":
+                figures[name] = None if summary is None else summary.as_dict()
+        for name, value in figures.items():
+            if isinstance(value, float) and not np.isfinite(value):
+                raise Diverged(
+                    f"the model of round {self._round} has the {self._on} {name} {value}; try a smaller learning rate."
+                )
+        return figures
+
+
+@dataclass(frozen=True)
+class Question:
+    """What must be scored to judge some clients on one part, each on the model that the server rule shows it."""
+
+    wanted: list[tuple[str, NDArray[np.int64]]]
+    owners: list[int | None]
+    members: Clients
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, server: ServerRule, state: ServerState, clients: Clients, part: Part, personal: bool) -> Question:
+        """With `personal` each client makes the model its own."""
+        wanted: list[tuple[str, NDArray[np.int64]]] = []
+        owners: list[int | None] = []
+        whose = []
+        views = server.views(state)
+        claimed = [k for view in views for k in view.clients or ()]
+        for view in views:
+            members = np.setdiff1d(clients, claimed) if view.clients is None else np.intersect1d(clients, view.clients)
+            chosen = part.take(members)
+            whose.append((members, chosen.sizes))
+            if personal and len(chosen.rows):
+                alone = list(_alone(view.model, chosen.rows, members, chosen.sizes))
+                wanted += [(name, rows) for name, rows, _ in alone]
+                owners += [owner for _, _, owner in alone]
+            else:
+                wanted.append((view.model, chosen.rows))
+                owners.append(None)
+        return cls(wanted, owners, np.concatenate([who for who, _ in whose]), np.concatenate([size for _, size in whose]))
+
+    def answered(self, found: Sequence[SampleScores], data: FederatedData) -> ClientScores:
+        """Per-client scores."""
+        joined = SampleScores(
+            np.concatenate([scores.loss for scores in found]),
+            {name: np.concatenate([scores.metrics[name] for scores in found]) for name in found[0].metrics},
+        )
+        return per_client(joined, self.members, self.sizes, data.sizes[self.members])
 
 
 def client_scores(
@@ -66,33 +127,14 @@ def client_scores(
     personal: bool = False,
 ) -> ClientScores:
     """Per-client scores on one part, each client on the model that the server rule shows it (or, `personal`, makes of it)."""
-    wanted, owners = [], []
-    views = server.views(state)
-    claimed = [k for view in views for k in view.clients or ()]
-    for view in views:
-        members = np.setdiff1d(clients, claimed) if view.clients is None else np.intersect1d(clients, view.clients)
-        chosen = part.take(members)
-        wanted.append((view.model, chosen.rows))
-        owners.append((members, chosen.sizes))
-    each = [share for view, who in zip(wanted, owners, strict=True) for share in _alone(view, who)] if personal else []
-    if each:
-        found = engine.score(state, [(name, rows) for name, rows, _ in each], [owner for _, _, owner in each])
-    else:
-        found = engine.score(state, wanted)
-    members = np.concatenate([who for who, _ in owners])
-    sizes = np.concatenate([size for _, size in owners])
-    joined = SampleScores(
-        np.concatenate([scores.loss for scores in found]),
-        {name: np.concatenate([scores.metrics[name] for scores in found]) for name in found[0].metrics},
-    )
-    return per_client(joined, members, sizes, data.sizes[members])
+    question = Question.of(server, state, clients, part, personal)
+    return question.answered(engine.ask(state, question.wanted, question.owners).result(), data)
 
 
 def _alone(
-    wanted: tuple[str, NDArray[np.int64]], owners: tuple[Clients, NDArray[np.int64]]
+    name: str, rows: NDArray[np.int64], members: Clients, sizes: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.int64], int]]:
     """One view's rows client by client, of those that have some."""
-    (name, rows), (members, sizes) = wanted, owners
     ends = np.cumsum(sizes)
     for client, size, end in zip(members, sizes, ends, strict=True):
         if size:

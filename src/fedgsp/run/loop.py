@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,14 @@ from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Absent, Engine, EngineEvent, HopDone, planned_samples
 from fedgsp.run.directory import Recorder
-from fedgsp.run.evaluation import evaluate_state
+from fedgsp.run.evaluation import Evaluation
 from fedgsp.run.observers import Observer
 from fedgsp.run.setup import Setup
+
+SOME_IDLE = 0.05
+"""The share of idle time from which it pays to put an evaluation off."""
+LONG_ROUND = 60.0
+"""After a round that took longer (seconds) nothing is put off: an interruption would cost it."""
 
 
 @dataclass
@@ -62,59 +68,102 @@ def train_rounds(
     observers: Sequence[Observer] = (),
     absent_in: Callable[[int], Absent] | None = None,
 ) -> ServerState:
-    """Train from `state` to the last round, or to the target; `journal` grows by a line a round."""
+    """Train from `state` to the last round, or to the target; `journal` grows by a line a round.
+
+    Where the next round's chains would leave workers idle, they evaluate the model before meanwhile: its journal line then
+    waits for that, and so does the next round's end.
+    """
     method, seeds, options = setup.config.method, setup.seeds, setup.config.run
     profiles = setup.job.data.profiles(setup.roster)
-    for r in range(state.round + 1, options.rounds + 1):
-        clock = _Clock()
+
+    def planned(r: int, state: ServerState) -> Plan:
         plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group the clients, sample groups, order the chains
-        plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
-        recorder.event("round", round=r, chains=len(plan.chains))
-        _tell(observers, "round_begun", plan)
-        clock.lap("plan")
-        update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
-        for result in engine.run(plan, state, _listener(recorder, observers), absent_in(r) if absent_in else None):
-            update.add(result)  # lines 6-10: chains in parallel, clients in sequence
-            tally.add(result)
-        state = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
-        clock.lap("train")
-        figures: dict[str, Any] = {}
-        if r % options.eval_every == 0 or r == options.rounds:
-            _tell(observers, "evaluating", r)
-            figures = evaluate_state(
-                engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
-            )
-        clock.lap("evaluate")
+        return method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
+
+    def settled(trained: _Trained | None) -> bool:
+        """Commit a round once it is evaluated; whether the run is over with it."""
+        if trained is None:
+            return False
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}
-        entry = _entry(plan, tally, figures, state, before, clock)
-        recorder.commit(state, plan, entry)
+        entry, figures = trained.entry(before)
+        recorder.commit(trained.state, trained.plan, entry)
         journal.append(entry)
         _tell(observers, "round_done", entry)
-        if options.stop_at_target and _reached(figures, setup):
-            break
+        return options.stop_at_target and _reached(figures, setup)
+
+    waiting: _Trained | None = None
+    plan = planned(state.round + 1, state) if state.round < options.rounds else None
+    while plan is not None:
+        r, clock = plan.round, _Clock()
+        recorder.event("round", round=r, chains=len(plan.chains))
+        _tell(observers, "round_begun", plan)
+        update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
+        meanwhile = waiting.evaluation.asked if waiting is not None and waiting.evaluation is not None else None
+        try:
+            for result in engine.run(plan, state, _listener(recorder, observers), (absent_in or _nobody)(r), meanwhile):
+                with clock.spending("aggregate"):
+                    update.add(result)  # lines 6-10: chains in parallel, clients in sequence
+                    tally.add(result)
+                if meanwhile is not None and meanwhile.done:
+                    done, waiting, meanwhile = waiting, None, None
+                    if settled(done):
+                        return recorder.committed
+        except RunFailed:
+            settled(waiting)  # the round before is whole: it is evaluated and kept
+            raise
+        if settled(waiting):
+            return recorder.committed
+        with clock.spending("aggregate"):
+            state = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
+        clock.lap("train")
+        evaluation = None
+        if r % options.eval_every == 0 or r == options.rounds:
+            _tell(observers, "evaluating", r)
+            evaluation = Evaluation(
+                engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
+            )
+        waiting = _Trained(plan, state, tally, evaluation, clock)
+        with clock.spending("plan"):
+            plan = planned(r + 1, state) if r < options.rounds else None
+        if plan is None or clock.laps["train"] > LONG_ROUND or engine.idle_share(plan) <= SOME_IDLE:
+            done, waiting = waiting, None
+            if settled(done):
+                break
     return state
 
 
-def _entry(
-    plan: Plan, tally: Tally, figures: dict[str, Any], state: ServerState, before: dict[str, Any], clock: _Clock
-) -> dict[str, Any]:
-    return {
-        "round": plan.round,
-        "groups": plan.groups,
-        "chains": tally.chains,
-        "clients": tally.clients,
-        "left_out": plan.left_out,
-        "samples": tally.samples,
-        "steps": tally.steps,
-        "serial_steps": tally.serial_steps,
-        "serial_steps_total": before["serial_steps_total"] + tally.serial_steps,
-        "bytes": tally.bytes,
-        "bytes_total": before["bytes_total"] + tally.bytes,
-        "train_loss": tally.train_loss(),
-        **figures,
-        "state": state.digest(),
-        "timings": clock.laps,
-    }
+@dataclass
+class _Trained:
+    """A round whose chains are done, and which is evaluated now or soon."""
+
+    plan: Plan
+    state: ServerState
+    tally: Tally
+    evaluation: Evaluation | None
+    clock: _Clock
+
+    def entry(self, before: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(its journal line, the figures in it)."""
+        with self.clock.spending("evaluate"):
+            figures = {} if self.evaluation is None else self.evaluation.figures()
+        plan, tally = self.plan, self.tally
+        return {
+            "round": plan.round,
+            "groups": plan.groups,
+            "chains": tally.chains,
+            "clients": tally.clients,
+            "left_out": plan.left_out,
+            "samples": tally.samples,
+            "steps": tally.steps,
+            "serial_steps": tally.serial_steps,
+            "serial_steps_total": before["serial_steps_total"] + tally.serial_steps,
+            "bytes": tally.bytes,
+            "bytes_total": before["bytes_total"] + tally.bytes,
+            "train_loss": tally.train_loss(),
+            **figures,
+            "state": self.state.digest(),
+            "timings": self.clock.laps,
+        }, figures
 
 
 def _reached(figures: dict[str, Any], setup: Setup) -> bool:
@@ -143,6 +192,10 @@ def _tell(observers: Sequence[Observer], hook: str, *arguments: Any) -> None:
         getattr(observer, hook)(*arguments)
 
 
+def _nobody(round_: int) -> Absent | None:
+    return None
+
+
 class _Clock:
     """Wall-clock laps of one round: kept apart from everything that must repeat to the bit."""
 
@@ -151,6 +204,16 @@ class _Clock:
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
+        """What went by since the last lap."""
         now = time.perf_counter()
         self.laps[name] = round(now - self._last, 4)
         self._last = now
+
+    @contextmanager
+    def spending(self, name: str) -> Iterator[None]:
+        """What is spent inside, added to what was spent on this before."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.laps[name] = round(self.laps.get(name, 0.0) + time.perf_counter() - began, 6)
