@@ -104,7 +104,7 @@ def _run(
     from fedgsp.cli.bar import progress_bar
     from fedgsp.cli.options import changed
     from fedgsp.cli.run import _workers
-    from fedgsp.cli.units import watcher
+    from fedgsp.cli.units import hint_on_interrupt, watcher
     from fedgsp.core.errors import InputError
     from fedgsp.data import load
     from fedgsp.study.compare import compared, run_methods
@@ -120,7 +120,8 @@ def _run(
         replace(PRESETS["laptop"], name="compare"), federation, data, out, seeds=seeds, workers=_workers(workers),
         adjust=lambda config: changed(config, sets), watch=watcher(len(names) * seeds, quiet), clients=clients,
     )  # fmt: skip
-    entrants = run_methods(lab, names, Arm(model, rounds, seeds), lr=lr, holdout=holdout)
+    with hint_on_interrupt():
+        entrants = run_methods(lab, names, Arm(model, rounds, seeds), lr=lr, holdout=holdout)
     found = compared(entrants, wish)
     write_findings(found, lab.origin(command), out)
     return found

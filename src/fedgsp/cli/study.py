@@ -19,9 +19,12 @@ def register(app: typer.Typer) -> None:
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="cpd, curves, growth, kappa, table, cost-to-target, all; or report.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="cpd, curves, growth, kappa, table, cost-to-target, all; or report.")
+    ],
     preset: Annotated[str, typer.Option(help="smoke (minutes), laptop (hours) or paper (the paper's settings).")] = "smoke",
     data: Annotated[str | None, typer.Option(help="Data source (default: the preset's).")] = None,
+    model: Annotated[str | None, typer.Option(help="This model only (default: the preset's).")] = None,
     seeds: Annotated[int | None, typer.Option(help="So many seeds, 0, 1, .. (default: the preset's).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study (default: runs/study-PRESET).")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
@@ -35,36 +38,36 @@ def study(
     from fedgsp.cli.bar import progress_bar
     from fedgsp.cli.options import changed
     from fedgsp.cli.run import _workers
-    from fedgsp.cli.units import watcher
+    from fedgsp.cli.units import hint_on_interrupt, watcher
     from fedgsp.core.errors import InputError
     from fedgsp.data import load
     from fedgsp.report.plotting import require_plotting
     from fedgsp.study.catalog import STUDIES, studies_named
     from fedgsp.study.findings import write_findings
     from fedgsp.study.lab import Lab, Rehearsal
-    from fedgsp.study.presets import preset_named
+    from fedgsp.study.presets import preset_named, with_model
     from fedgsp.study.table import all_methods
 
-    chosen = preset_named(preset)
+    chosen = preset_named(preset) if model is None else with_model(preset_named(preset), model)
     place = out or Path("runs") / f"study-{preset}"
-    if name == "report":
+    if names == ["report"]:
         _report(place, quiet)
         return
-    names = studies_named(name)
+    wanted = studies_named(names)
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be at least 1, not {seeds}.")
     require_plotting()
     source = data or chosen.data
     with progress_bar(quiet or as_json) as progress:
         federation = load(source, progress=progress)
-    wanted = () if methods is None else all_methods() if methods == "all" else tuple(methods.split(","))
+    entrants = () if methods is None else all_methods() if methods == "all" else tuple(methods.split(","))
     options: dict[str, Any] = {
-        "seeds": seeds, "workers": _workers(workers), "methods": wanted, "adjust": lambda config: changed(config, sets or []),
+        "seeds": seeds, "workers": _workers(workers), "methods": entrants, "adjust": lambda config: changed(config, sets or []),
     }  # fmt: skip
     where = (chosen, federation, source, place)
     rehearsal = Rehearsal(*where, timed=estimate, **options)
     by_study = {}
-    for one in names:
+    for one in wanted:
         before = set(rehearsal.planned)
         STUDIES[one].gather(rehearsal)
         by_study[one] = [unit for key, unit in rehearsal.planned.items() if key not in before]
@@ -73,11 +76,12 @@ def study(
         return
     pending = sum(not unit.done and unit.rounds > 0 for unit in rehearsal.planned.values())
     watch = watcher(pending, quiet or as_json)
-    command = _command(name, preset, source, seeds, out, methods, sets)
+    command = _command(names, sets, preset=preset, data=source, model=model, seeds=seeds, out=out, methods=methods)
     facts = {}
-    for one in names:
+    for one in wanted:
         lab = Lab(*where, watch=watch, **options)
-        found = STUDIES[one].show(lab, STUDIES[one].gather(lab))
+        with hint_on_interrupt():
+            found = STUDIES[one].show(lab, STUDIES[one].gather(lab))
         write_findings(found, lab.origin(command), place / one)
         facts[one] = found.facts
         if not (quiet or as_json):
@@ -96,13 +100,11 @@ def _report(place: Path, quiet: bool) -> None:
             typer.echo(f"wrote {file}")
 
 
-def _command(
-    name: str, preset: str, source: str, seeds: int | None, out: Path | None, methods: str | None, sets: list[str] | None
-) -> str:
+def _command(names: list[str], sets: list[str] | None, **options: Any) -> str:
     """The command that gives the same again."""
-    words = ["fedgsp", "study", name, "--preset", preset, "--data", source]
-    for option, value in (("--seeds", seeds), ("--out", out), ("--methods", methods)):
-        words += [] if value is None else [option, str(value)]
+    words = ["fedgsp", "study", *names]
+    for option, value in options.items():
+        words += [] if value is None else [f"--{option}", str(value)]
     for text in sets or []:
         words += ["--set", text]
     return shlex.join(words)

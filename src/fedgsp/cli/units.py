@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 
 from fedgsp.cli.display import LiveDisplay, duration
+from fedgsp.core.errors import Terminated
 from fedgsp.run.observers import Observer
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup
@@ -43,6 +45,16 @@ class UnitLines(Observer):
         value = result.figures.final.get(self._score)
         shown = f"{self._score} {value:.4f}, " if value is not None else ""
         typer.echo(f"    {shown}{duration(time.monotonic() - self._began)}", err=True)
+
+
+@contextmanager
+def hint_on_interrupt() -> Iterator[None]:
+    """After Ctrl-C or SIGTERM say that nothing is lost."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        typer.echo("fedgsp: interrupted; nothing finished is lost. Give the same command again to go on.", err=True)
+        raise
 
 
 def watcher(pending: int, quiet: bool) -> Callable[[str], Sequence[Observer]]:

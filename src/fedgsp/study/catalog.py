@@ -31,10 +31,9 @@ STUDIES: Mapping[str, Study] = {
 }
 
 
-def studies_named(name: str) -> Sequence[str]:
-    """One study, or all of them, the cheap ones first."""
-    if name == "all":
-        return list(STUDIES)
-    if name not in STUDIES:
-        raise InputError(f"unknown study '{name}': {did_you_mean(name, [*STUDIES, 'all', 'report'])}")
-    return [name]
+def studies_named(names: Sequence[str]) -> list[str]:
+    """Studies by name, each once, or all of them."""
+    for name in names:
+        if name not in (*STUDIES, "all"):
+            raise InputError(f"unknown study '{name}': {did_you_mean(name, [*STUDIES, 'all', 'report'])}")
+    return list(STUDIES) if "all" in names else list(dict.fromkeys(names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedgsp.core.errors import InputError, did_you_mean
 
@@ -60,7 +60,7 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
-        cost=Arm("small_cnn", 100, 3), tune_rounds=20, log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
+        cost=Arm("small_cnn", 100, 3), tune_rounds=15, log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
@@ -70,6 +70,13 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }  # fmt: skip
 """`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
+
+
+def with_model(preset: Preset, model: str) -> Preset:
+    """The preset with one model in every study; of the curves only those that are about it, if there are such."""
+    curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[-1], model=model),)
+    arms = {name: replace(getattr(preset, name), model=model) for name in ("growth", "kappa", "table", "cost")}
+    return replace(preset, curves=curves, **arms)
 
 
 def preset_named(name: str) -> Preset:
