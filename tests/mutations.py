@@ -58,6 +58,10 @@ FAULTS = (
     Fault("core/sums.py", "if not largest <= self._grids[name].limit:", "if largest > self._grids[name].limit:", "core"),
     Fault("core/sums.py", "self._weight += weight", "self._weight += 1", "core"),
     Fault("core/state.py", '("slots", self.slots), ', "", "core"),
+    Fault("study/units.py", 'table["data"]["source"] = fingerprint', 'table["data"].pop("source")', "study"),
+    Fault("study/noise.py", "/ (len(p_values) - rank)", "", "study"),
+    Fault("study/journals.py", ">= sign * target", "> sign * target", "study"),
+    Fault("study/table.py", "if rounds is not None]", "]", "study"),
 )  # fmt: skip
 
 

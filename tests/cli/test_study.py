@@ -69,6 +69,8 @@ class TestStudy:
             (("cpd", "--data", "npz:none.npz"), "none.npz"),
             (("table", "--methods", "fedavgg"), "did you mean 'fedavg'"),
             (("kappa", "--set", "nonsense"), "--set wants PATH=VALUE"),
+            (("kappa", "--set", "run.rounds=2"), "--set cannot change run.rounds in a study; use --rounds"),
+            (("kappa", "--rounds", "1"), "a study needs at least 2 rounds, not 1"),
             (("report", "--out", "nowhere"), "there is no finished study in nowhere"),
         ],
     )

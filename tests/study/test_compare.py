@@ -105,7 +105,8 @@ def test_without_a_score_the_loss_is_compared() -> None:
 def replace_metric(one: Trace) -> Trace:
     for entry in one.journal:
         del entry["accuracy"]
-        entry["quantiles"] = {"loss": {"0.9": 2.0}}
+        entry["absolute_error"] = 0.5
+        entry["quantiles"] = {"loss": {"0.9": 2.0}, "absolute_error": {"0.9": 1.0}}
     return one
 
 

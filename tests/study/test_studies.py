@@ -14,6 +14,7 @@ from rivals import images
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
+from fedgsp.data.federated import Part
 from fedgsp.plan import Exp, Linear, Log
 from fedgsp.run import drive
 from fedgsp.run.config import read_config
@@ -21,8 +22,8 @@ from fedgsp.study.catalog import STUDIES, studies_named
 from fedgsp.study.curves import methods as ablation
 from fedgsp.study.findings import Findings, read_findings, write_findings
 from fedgsp.study.growth import rates
-from fedgsp.study.lab import Lab, Rehearsal
-from fedgsp.study.presets import PRESETS, Arm, preset_named, with_model
+from fedgsp.study.lab import Lab, Rehearsal, check_data
+from fedgsp.study.presets import PRESETS, Arm, preset_named, with_model, with_rounds
 from fedgsp.study.table import RIVALS, _gaps, _paper_figures, all_methods
 
 SHORT = Arm("small_cnn", 2, 1)
@@ -73,7 +74,7 @@ class TestWhatIsLeft:
             assert told["data"]["fingerprint"] == data.fingerprint
             assert told["command"] == f"fedgsp study {name}"
             assert {"fedgsp", "torch", "numpy", "python"} <= set(told["versions"])
-            assert told["seeds"] == ([] if name == "cpd" else told["seeds"])
+            assert told["seeds"] == {"cpd": [0, 1, 2, 3, 4], "curves": [0, 1]}.get(name, [0])
             page = (folder / "README.md").read_text()
             assert data.fingerprint in page
             for table in found.tables:
@@ -134,6 +135,14 @@ class TestReuse:
         assert first != second
 
 
+def test_data_without_classes_or_test_samples(data: FederatedData) -> None:
+    check_data(data)
+    with pytest.raises(InputError, match="are about classes"):
+        check_data(replace(data, classes=0))
+    with pytest.raises(InputError, match="no client has a test sample"):
+        check_data(replace(data, test=Part.empty(len(data))))
+
+
 class TestSettings:
     def test_the_papers(self, data: FederatedData, source: str, tmp_path: Path) -> None:
         preset = preset_named("paper")
@@ -154,6 +163,10 @@ class TestSettings:
         only = with_model(preset, "small_cnn")
         assert only.curves == (Arm("small_cnn", 100, 3),)
         assert with_model(preset, "mine:net").growth.model == "mine:net"
+        shorter = with_rounds(preset, 8)
+        assert shorter.curves == (Arm("leaf_cnn", 8, 1), Arm("small_cnn", 8, 3))
+        assert (shorter.table.rounds, shorter.tune_rounds) == (8, 8)
+        assert with_rounds(PRESETS["paper"], 50).target is None
 
     def test_the_ablation_has_both_orders(self, data: FederatedData, source: str, tmp_path: Path) -> None:
         made = ablation(Lab(SMOKE, data, source, tmp_path))

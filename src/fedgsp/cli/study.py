@@ -25,6 +25,7 @@ def study(
     preset: Annotated[str, typer.Option(help="smoke (minutes), laptop (hours) or paper (the paper's settings).")] = "smoke",
     data: Annotated[str | None, typer.Option(help="Data source (default: the preset's).")] = None,
     model: Annotated[str | None, typer.Option(help="This model only (default: the preset's).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="So many rounds in every run (default: the preset's).")] = None,
     seeds: Annotated[int | None, typer.Option(help="So many seeds, 0, 1, .. (default: the preset's).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study (default: runs/study-PRESET).")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
@@ -44,11 +45,13 @@ def study(
     from fedgsp.report.plotting import require_plotting
     from fedgsp.study.catalog import STUDIES, studies_named
     from fedgsp.study.findings import write_findings
-    from fedgsp.study.lab import Lab, Rehearsal
-    from fedgsp.study.presets import preset_named, with_model
+    from fedgsp.study.lab import Lab, Rehearsal, check_data
+    from fedgsp.study.presets import preset_named, with_model, with_rounds
     from fedgsp.study.table import all_methods
 
     chosen = preset_named(preset) if model is None else with_model(preset_named(preset), model)
+    chosen = chosen if rounds is None else with_rounds(chosen, rounds)
+    _check_sets(sets or [])
     place = out or Path("runs") / f"study-{preset}"
     if names == ["report"]:
         _report(place, quiet)
@@ -60,6 +63,7 @@ def study(
     source = data or chosen.data
     with progress_bar(quiet or as_json) as progress:
         federation = load(source, progress=progress)
+    check_data(federation)
     entrants = () if methods is None else all_methods() if methods == "all" else tuple(methods.split(","))
     options: dict[str, Any] = {
         "seeds": seeds, "workers": _workers(workers), "methods": entrants, "adjust": lambda config: changed(config, sets or []),
@@ -76,7 +80,8 @@ def study(
         return
     pending = sum(not unit.done and unit.rounds > 0 for unit in rehearsal.planned.values())
     watch = watcher(pending, quiet or as_json)
-    command = _command(names, sets, preset=preset, data=source, model=model, seeds=seeds, out=out, methods=methods)
+    said = {"preset": preset, "data": source, "model": model, "rounds": rounds, "seeds": seeds, "out": out, "methods": methods}
+    command = _command(names, sets, **said)
     facts = {}
     for one in wanted:
         lab = Lab(*where, watch=watch, **options)
@@ -98,6 +103,18 @@ def _report(place: Path, quiet: bool) -> None:
     if not quiet:
         for file in written:
             typer.echo(f"wrote {file}")
+
+
+def _check_sets(sets: list[str]) -> None:
+    """What a study decides itself cannot be set behind its back: its tables would say something else."""
+    from fedgsp.core.errors import InputError
+
+    options = {"run.rounds": "--rounds", "run.seed": "--seeds", "run.workers": "--workers", "data.source": "--data",
+               "model.name": "--model", "method.name": "--methods"}  # fmt: skip
+    for text in sets:
+        path = text.partition("=")[0].strip()
+        if path in options:
+            raise InputError(f"--set cannot change {path} in a study; use {options[path]}.")
 
 
 def _command(names: list[str], sets: list[str] | None, **options: Any) -> str:

@@ -144,10 +144,11 @@ class Bars:
 
 
 def _plain_log(axis: Any) -> None:
-    """Ticks at 1, 2 and 5 times a power of ten, as plain numbers, so that less than a decade has some too."""
+    """Ticks as plain numbers: at powers of ten, and at 2 and 5 times them where there are too few of those."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:.1g}"))
     axis.set_minor_formatter(NullFormatter())
 

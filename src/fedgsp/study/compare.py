@@ -152,11 +152,11 @@ def compared(entrants: Sequence[Entrant], wish: Wish, notes: Sequence[str] = ())
 
 
 def _metric(entrants: Sequence[Entrant]) -> str:
-    """The task's score, accuracy for most; the loss where there is none."""
+    """Accuracy, or the loss where there is none; other metrics may be better large or small, so they are not compared."""
     for entrant in entrants:
         for trace in entrant.traces.values():
             for _, figures in evaluated(trace.journal):
-                return next((name for name in figures["quantiles"] if name != "loss"), "loss")  # type: ignore[attr-defined]
+                return "accuracy" if "accuracy" in figures else "loss"
     raise InputError("no run has an evaluation, so nothing can be compared; the data needs test samples.")
 
 

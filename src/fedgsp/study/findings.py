@@ -42,8 +42,9 @@ class Origin:
 
     @property
     def seeds(self) -> list[int]:
-        """All that were used."""
-        return sorted({unit["seed"] for unit in self.used.values() if "seed" in unit})
+        """All that were used: a run has one, a piece of computing may have several."""
+        several = {seed for unit in self.used.values() for seed in unit.get("seeds", ())}
+        return sorted({unit["seed"] for unit in self.used.values() if "seed" in unit} | several)
 
 
 def write_findings(found: Findings, origin: Origin, folder: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
 from fedgsp.methods import Method, named
 from fedgsp.plan import Constant, Grouped, Singletons
@@ -27,13 +28,21 @@ from fedgsp.study.grid import parse_grid, points
 from fedgsp.study.grids import GRIDS, LR
 from fedgsp.study.presets import Arm, Preset
 from fedgsp.study.tune import VALIDATION, tune
-from fedgsp.study.units import UNIT, Trace, computed_unit, digest, finished_journal, key_of, trace_unit
+from fedgsp.study.units import UNIT, Trace, computed_unit, digest, is_done, key_of, trace_unit
 
 LONGEST_UNIT = 40 * 60
 """Seconds. A run that would take longer comes to a whole end on the way, so that what is done can be kept."""
 WORTH_TIMING = 50_000
 """A run of fewer steps is never so long."""
 NO_MODELS = "checkpoint/\n*.safetensors\nevents.jsonl\nplans.jsonl\n.lock\n.*.tmp\n"
+
+
+def check_data(data: FederatedData) -> None:
+    """Refuse data that the paper's studies say nothing of."""
+    if not data.classes:
+        raise InputError("the paper's studies are about classes; for other targets use fedgsp compare, which compares losses.")
+    if data.test.sizes.sum() == 0:
+        raise InputError("no client has a test sample, so there is nothing to study; keep some, with test=0.1 in the source.")
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ class Lab:
         """A finished run."""
         directory = self.folder(name, config)
         self.make_units()
-        done = finished_journal(directory, config.run.rounds) is not None
+        done = is_done(directory, config.run.rounds)
         watching = self._watch(f"{name}, {config.model.name}, seed {config.run.seed}")
         found = trace_unit(config, directory, Objects(data=self.data), watching, [] if done else self.legs(config))
         self.used[directory.name] = {"method": name, "model": config.model.name, "seed": config.run.seed,
@@ -251,7 +260,7 @@ class Rehearsal(Lab):
     def _count(self, key: str, name: str, directory: Path, config: RunConfig) -> None:
         known = self.planned.get(key)
         if known is None or known.rounds < config.run.rounds:
-            done = finished_journal(directory, config.run.rounds) is not None
+            done = is_done(directory, config.run.rounds)
             seconds = self.step_seconds(config) if self._timed and not done else 0.0
             self.planned[key] = Planned(name, directory.name, config.run.rounds, self.steps(config), seconds, done)
 

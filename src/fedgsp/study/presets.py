@@ -72,11 +72,22 @@ PRESETS: Mapping[str, Preset] = {
 """`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
 
 
+ARMS = ("growth", "kappa", "table", "cost")
+
+
 def with_model(preset: Preset, model: str) -> Preset:
     """The preset with one model in every study; of the curves only those that are about it, if there are such."""
     curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[-1], model=model),)
-    arms = {name: replace(getattr(preset, name), model=model) for name in ("growth", "kappa", "table", "cost")}
-    return replace(preset, curves=curves, **arms)
+    return replace(preset, curves=curves, **{name: replace(getattr(preset, name), model=model) for name in ARMS})
+
+
+def with_rounds(preset: Preset, rounds: int) -> Preset:
+    """The preset with so many rounds in every run that is measured, and no more than that for tuning; the target is scaled."""
+    if rounds < 2:
+        raise InputError(f"a study needs at least 2 rounds, not {rounds}.")
+    curves = tuple(replace(arm, rounds=rounds) for arm in preset.curves)
+    arms = {name: replace(getattr(preset, name), rounds=rounds) for name in ARMS}
+    return replace(preset, curves=curves, tune_rounds=min(rounds, preset.tune_rounds), target=None, **arms)
 
 
 def preset_named(name: str) -> Preset:

@@ -120,6 +120,11 @@ def finished_journal(directory: Path, rounds: int) -> Journal | None:
     return journal[:rounds] if finished else None
 
 
+def is_done(directory: Path, rounds: int) -> bool:
+    """Whether a run unit has nothing left to do: so many rounds, or it diverged."""
+    return (directory / DIVERGED).exists() or finished_journal(directory, rounds) is not None
+
+
 def _advance(config: RunConfig, directory: Path, objects: Objects, observers: Sequence[Observer]) -> Journal | str:
     """Read, resume or start."""
     if (directory / DIVERGED).exists():
