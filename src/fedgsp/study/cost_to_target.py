@@ -24,7 +24,7 @@ from fedgsp.study.units import Trace
 TITLE = "Time and traffic to the accuracy of FedAvg"
 FLEET = "paper"
 METHODS = ("fedavg", "fedgsp")
-PAPER_LR, TUNED = "the paper's lr", "tuned"
+ONE_LR, TUNED = "one lr", "tuned"
 PARTS = {"T_comm": "communication", "T_comp": "computing"}
 JUDGED = {TEST: "test samples", HOLDOUT: "held-out clients"}
 
@@ -40,12 +40,12 @@ class Gathered:
 
 def gather(lab: Lab) -> Gathered:
     """FedAvg and FedGSP, the paper's values and tuned, with clients held out; and the curves' runs, which have none."""
-    arm, found = lab.preset.cost, Gathered({PAPER_LR: {}, TUNED: {}}, {}, {})
+    arm, found = lab.preset.cost, Gathered({ONE_LR: {}, TUNED: {}}, {}, {})
     held_out = _held_out(lab)
     for name in METHODS:
         best = lab.tuned(name, arm)
         found.chosen[name] = best.label
-        found.held[PAPER_LR][name] = lab.traces(f"{name} with {held_out} held out", lab.method(name), arm, holdout=held_out)
+        found.held[ONE_LR][name] = lab.traces(f"{name} with {held_out} held out", lab.method(name), arm, holdout=held_out)
         found.held[TUNED][name] = lab.traces(f"{name} tuned with {held_out} held out", best.method, arm, holdout=held_out)
     for curve in lab.preset.curves:
         found.whole[curve] = {name: lab.traces(name, lab.method(name), curve) for name in METHODS}
@@ -72,7 +72,7 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
         if whole:
             bars.append(_panels(arm, target, whole))
     target_table = Table(
-        "cost-to-target", "Until the target is first reached, all clients training, the paper's learning rate",
+        "cost-to-target", f"Until the target is first reached, all clients training, learning rate {lab.preset.lr:g}",
         (Column("model"), Column("target %", percent), Column("method"), Column("rounds", number(1)),
          Column("T_comp s", number(2)), Column("T_comm s", number()), Column("D_comm", bytes_),
          Column("serial steps", number()), Column("bytes, as run", bytes_),
@@ -81,8 +81,8 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
         "fleets: what really happened, hop by hop. Means over seeds; - where a seed did not get there.",
     )  # fmt: skip
     end_rows = []
-    for avg_setting in (PAPER_LR, TUNED):
-        for gsp_setting in (PAPER_LR, TUNED):
+    for avg_setting in (ONE_LR, TUNED):
+        for gsp_setting in (ONE_LR, TUNED):
             for judged, words in JUDGED.items():
                 pairs = list(zip(gathered.held[avg_setting]["fedavg"], gathered.held[gsp_setting]["fedgsp"], strict=True))
                 one = _to_fedavgs_end(pairs, judged)
@@ -98,7 +98,7 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
         end_rows,
         f"FedAvg's end is the mean of its last 3 evaluations, seed by seed; FedGSP's rounds are those until it first has it, "
         f"the mean over the seeds that got there. {_held_out(lab)} clients never train; "
-        f"they are judged on all they have. Tuned on validation samples: FedAvg {gathered.chosen['fedavg']}, FedGSP "
+        f"they are judged on all they have. One lr: {lab.preset.lr:g}. Tuned on validation samples: FedAvg {gathered.chosen['fedavg']}, FedGSP "
         f"{gathered.chosen['fedgsp']}.",
     )  # fmt: skip
     caption = "Simulated time (the paper's T_comp and T_comm) and traffic (D_comm) until the target is reached."
