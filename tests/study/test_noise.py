@@ -34,6 +34,8 @@ def test_holms_correction() -> None:
     assert 0.05 / 3 < p < 0.05
     assert [gap.clear for gap in differences({name: noisy[name] for name in "ab"})] == [True]
     assert not any(gap.clear for gap in differences(noisy))
+    two = differences(noisy, "a")
+    assert [(gap.first, gap.second) for gap in two] == [("a", "b"), ("a", "c")]
 
 
 def test_equal_differences_and_none_at_all() -> None:

@@ -98,7 +98,8 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
         end_rows,
         f"FedAvg's end is the mean of its last 3 evaluations, seed by seed; FedGSP's rounds are those until it first has it, "
         f"the mean over the seeds that got there. {_held_out(lab)} clients never train; "
-        f"they are judged on all they have. One lr: {lab.preset.lr:g}. Tuned on validation samples: FedAvg {gathered.chosen['fedavg']}, FedGSP "
+        f"they are judged on all they have. One lr: {lab.preset.lr:g}. Tuned on validation samples: FedAvg "
+        f"{gathered.chosen['fedavg']}, FedGSP "
         f"{gathered.chosen['fedgsp']}.",
     )  # fmt: skip
     caption = "Simulated time (the paper's T_comp and T_comm) and traffic (D_comm) until the target is reached."

@@ -1,4 +1,4 @@
-"""`study cpd`: how unlike are clients, random groups, ICG's groups and balanced groups? (Figure 2a; "82 %", "41 %", "0.1 s")
+"""`study cpd`: how unlike are clients, random groups, ICG's groups and balanced groups? (Figure 3a; "82 %", "41 %", "0.1 s")
 
 The paper's boxes are CPD over all pairs of clients (FedAvg) or of groups. It does not say how many groups there were, so
 several numbers are shown, beta first; and its formula has two readings (SPECS 13): "label", the literal one, whose percentages

@@ -1,4 +1,4 @@
-"""`study curves`: accuracy and loss against rounds, serial SGD steps, traffic and simulated time (Figures 2b and 2c).
+"""`study curves`: accuracy and loss against rounds, serial SGD steps, traffic and simulated time (Figures 3b and 3c).
 
 NaiveGSP+ICG is shown with the order in its groups fixed and shuffled each round: the paper blames its rising loss on learning
 the order, but its authors' code shuffles (SPECS 0.5).

@@ -1,4 +1,4 @@
-"""`study growth`: the test loss over alpha and beta for Linear, Log and Exp (Figure 3; "moderate alpha * beta").
+"""`study growth`: the test loss over alpha and beta for Linear, Log and Exp (Figure 4; "moderate alpha * beta").
 
 The paper does not print its grids. Here Log's rates are given, and Linear and Exp get the rates with which there are as many
 groups in the last round: the three functions then start and end alike and differ only in the way between. Nothing is chosen

@@ -40,10 +40,15 @@ class Difference:
     clear: bool
 
 
-def differences(values: Mapping[str, Mapping[int, float]]) -> list[Difference]:
-    """All pairs of names: a paired t-test over their common seeds, 5 % in all (Holm's correction); name -> seed -> value."""
+def differences(values: Mapping[str, Mapping[int, float]], of: str | None = None) -> list[Difference]:
+    """All pairs of names, or those with `of`: a paired t-test over their common seeds, 5 % in all (Holm's correction).
+
+    `values` are name -> seed -> value.
+    """
     found: list[tuple[str, str, Estimate, float]] = []
     for first, second in combinations(values, 2):
+        if of is not None and of not in (first, second):
+            continue
         seeds = sorted(values[first].keys() & values[second].keys())
         if not seeds:
             continue
@@ -80,7 +85,7 @@ def sentence(found: Sequence[Difference], what: str) -> str:
     seeds = min(gap.estimate.n for gap in found)
     if seeds < 2:
         return f"With one seed it cannot be said which differences in {what} are larger than the noise; give --seeds 3 or more."
-    test = f"paired over {seeds} seeds, Student's t, 5 % over all pairs by Holm's correction"
+    test = f"paired over {seeds} seeds, Student's t, 5 % over these pairs by Holm's correction"
     clear = [_words(gap, what) for gap in found if gap.clear]
     if not clear:
         return f"No difference in {what} is larger than the noise ({test})."

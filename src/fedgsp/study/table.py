@@ -82,8 +82,7 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
         ours = {name: _means(runs, target) for name, runs in traces.items()}
         facts[setting] = {name: figures and list(figures) for name, figures in ours.items()}
         by_seed = {n: {s: final(t.journal, "accuracy") for s, t in enumerate(r) if not t.diverged} for n, r in traces.items()}
-        against = [gap for gap in differences(by_seed) if "fedgsp" in (gap.first, gap.second)]
-        notes.append(f"{words.capitalize()}: {sentence(against, 'accuracy')}")
+        notes.append(f"{words.capitalize()}, FedGSP against each: {sentence(differences(by_seed, 'fedgsp'), 'accuracy')}")
         if "fedgsp" in ours and ours["fedgsp"] is not None and all(name in ours for name in (*RIVALS, "fedavg")):
             gaps = _gaps(ours)
             facts[f"gaps_{setting}"] = gaps
