@@ -12,7 +12,7 @@ from typing import Any
 
 from fedgsp.cost import FLEETS, paper_costs
 from fedgsp.plan import Grouped
-from fedgsp.report.figures import Bars, Picture
+from fedgsp.report.study_figures import Bars, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import HOLDOUT, TEST, final
 from fedgsp.study.lab import Lab

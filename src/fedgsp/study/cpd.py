@@ -16,7 +16,7 @@ import numpy as np
 from fedgsp.core.seeds import Seeds
 from fedgsp.plan import ICG, Balanced, GroupEstimator, Random, distributions, group_sums, pairwise_cpd
 from fedgsp.plan.divergence import CpdKind
-from fedgsp.report.figures import Boxes, Picture
+from fedgsp.report.study_figures import Boxes, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.lab import Lab
 from fedgsp.study.tables import Column, Table, brief, percent

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from fedgsp.methods import Method
-from fedgsp.report.figures import Line, Lines, Picture
+from fedgsp.report.study_figures import Line, Lines, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import LAST, evaluated, final
 from fedgsp.study.lab import Lab

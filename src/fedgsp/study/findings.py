@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgsp.core.errors import InputError
-from fedgsp.report.figures import Picture, draw_picture
+from fedgsp.report.study_figures import Picture, draw_picture
 from fedgsp.run.files import write_whole
 from fedgsp.run.report import versions
 from fedgsp.study.tables import Table

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedgsp.plan import Exp, Linear, Log
 from fedgsp.plan.growth import Growth
-from fedgsp.report.figures import Heat, Picture
+from fedgsp.report.study_figures import Heat, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import final
 from fedgsp.study.lab import Lab

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from fedgsp.methods import METHODS
-from fedgsp.report.figures import Bars, Picture
+from fedgsp.report.study_figures import Bars, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import final
 from fedgsp.study.lab import Lab

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedgsp.core.errors import InputError
-from fedgsp.report.figures import COLOURS, Bars, Boxes, Heat, Line, Lines, Picture, draw_picture
+from fedgsp.report.study_figures import COLOURS, Bars, Boxes, Heat, Line, Lines, Picture, draw_picture
 
 PICTURE = Picture(
     "all", "Every kind.",
