@@ -11,6 +11,8 @@ samples (`fedgsp tune`); then all are judged on test samples, the mean over the 
                          short go on for up to --most-rounds rounds (marked * where even that is not enough)
     equal traffic        after as many bytes as the thriftiest method moves in those rounds
 
+Methods that yield several models or none are about something else: they stand in a table of their own.
+
 `--estimate` says what it will take, from a few timed steps.
 """
 
@@ -26,7 +28,7 @@ from statistics import fmean, stdev
 from fedgsp.core.errors import FedgspError
 from fedgsp.core.version import __version__
 from fedgsp.data.sources import absolute
-from fedgsp.methods import METHODS, Method, named
+from fedgsp.methods import JUDGED, METHODS, Method, named
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.files import write_whole
 from fedgsp.run.forecast import forecast
@@ -35,6 +37,9 @@ from fedgsp.study.grids import GRIDS, LR
 from fedgsp.study.journals import LAST, Journal, cut
 from fedgsp.study.tune import tune
 from fedgsp.study.units import run_unit
+
+Done = tuple[str, list["Journal | str"], list["Journal | str"], str]
+"""A method, its journals with the paper's values and with tuned ones, and what was chosen."""
 
 COMBINED = ("fedgsp+momentum", "fedgsp+yogi", "fedgsp+prox")
 """Beside the table's own rows."""
@@ -126,11 +131,26 @@ def measure(options: Options) -> str:
         f"{', '.join(map(str, options.seeds))}. Test accuracy in per cent as LEAF weighs it, the mean of the last {LAST} "
         f"evaluations, ± over seeds. Left: the paper's learning rate 0.01; right: the best of the method's grid on validation "
         f"samples, {options.tune_rounds} rounds. A * could not reach the budget in {options.most_rounds} rounds.",
-        "",
+    ]
+    head = [
         f"| method | {options.rounds} rounds | tuned | {steps:.0f} serial steps | tuned | {traffic / 1e6:.0f} MB | tuned "
         f"| chosen | serial steps a round | MB a round |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    yielded = {name: named(name).yields for name, *_ in done}
+    for kind in (kind for kind in JUDGED if kind in yielded.values()):
+        title = [] if kind == "one" else [f"Not comparable with the others: {JUDGED[kind]}.", ""]
+        rows_of_kind = [row for row in done if yielded[row[0]] == kind]
+        lines += ["", *title, *head, *_table(rows_of_kind, options, steps, traffic)]
+    text = "\n".join(lines) + "\n"
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_whole(options.out / "rivals.md", text.encode())
+    return text
+
+
+def _table(done: list[Done], options: Options, steps: float, traffic: float) -> list[str]:
+    """The rows of one table."""
+    lines = []
     for name, paper, tuned, chosen in done:
         cells = [
             cell(found, key, budget)
@@ -142,10 +162,7 @@ def measure(options: Options) -> str:
         if first is not None:
             cost = [f"{fmean(e['serial_steps'] for e in first):.0f}", f"{fmean(e['bytes'] for e in first) / 1e6:.1f}"]
         lines.append(f"| {' | '.join([name, *cells, chosen.replace(',', ', '), *cost])} |")
-    text = "\n".join(lines) + "\n"
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_whole(options.out / "rivals.md", text.encode())
-    return text
+    return lines
 
 
 def estimate(options: Options) -> str:

@@ -86,7 +86,7 @@ def test_a_method_by_hand_with_a_rule_of_ones_own() -> None:
     plain = fedgsp.named("fedgsp")
     free: Method = replace(plain, local=Prox(lr=0.1, epochs=4, mu=0.0))
     held: Method = replace(plain, local=Prox(lr=0.1, epochs=4, mu=5.0))
-    assert digest(trained(method=free).state.model) == digest(trained(method="fedgsp", epochs=4).state.model)
+    assert digest(trained(method=free).state.model) == digest(trained(method="fedgsp", epochs=4, fast="off").state.model)
     start = trained(rounds=1).setup.initial["weight"]
     moved = [(trained(method=m, lr=None).state.model["weight"] - start).norm().item() for m in (free, held)]
     assert moved[1] < 0.7 * moved[0]

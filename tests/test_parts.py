@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
+from fedgsp.client import MMD, SGD, Cosine, Decay, Distill, Fusion, Prox, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.parts import KINDS, checked, decode, encode, kind_of
 from fedgsp.plan import (
@@ -21,12 +21,16 @@ from fedgsp.plan import (
     Linear,
     Log,
     Mediators,
+    OneChain,
     Random,
     Singletons,
     Stratified,
+    Superclients,
+    Switch,
+    WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, ShareData
+from fedgsp.server import IDA, Adagrad, Adam, Clustered, Fused, HandOn, Mean, Momentum, Tables, Yogi
 
 MODULE = """
 from dataclasses import dataclass
@@ -102,6 +106,18 @@ PARTS: list[tuple[str, Any]] = [
     ("preparation", AugmentMean(alpha=0.5)),
     ("preparation", AugmentZScore(tau_d=3.5)),
     ("planner", Mediators(kappa=0.5, gamma=4)),
+    ("preparation", ShareData(alpha=0.2, beta=0.3, donors=0.4, warm_up=2)),
+    ("preparation", PoolData(p=0.1)),
+    ("preparation", FAugGAN(seeds=3, epochs=7)),
+    ("preparation", FAugOversample(redundant=4)),
+    ("planner", WithPool(Mediators(gamma=3))),
+    ("local", Distill(gamma=0.5, match="mse")),
+    ("server", Tables()),
+    ("planner", OneChain(kappa=0.4, order="fixed")),
+    ("planner", Superclients(most_clients=5, least_samples=100)),
+    ("planner", Switch(OneChain(kappa=0.2), Mediators(gamma=3), rounds=7)),
+    ("server", HandOn("uniform", period=4, judge="own")),
+    ("server", Clustered(eps1=0.1, eps2=0.2, gamma=0.5, linkage="complete")),
     ("planner", Grouped(Exp(0.5, 2), Fixed(ICG()), kappa=0.7, order="fixed")),
 ]
 

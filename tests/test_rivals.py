@@ -14,16 +14,21 @@ from torch import nn
 from torch.nn import functional
 
 import fedgsp
-from fedgsp.client import MMD, SGD, Fusion, Prox
+from fedgsp.client import MMD, SGD, Dyn, Fusion, Moon, Prox, Scaffold
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, beside
 from fedgsp.data.batches import gather
 from fedgsp.methods import METHODS, WORDS, Method, named
 from fedgsp.models import small_cnn
-from fedgsp.plan import GreedyKL, Grouped, Random, Singletons
-from fedgsp.server import IDA, Adam, Fused, Mean, Momentum
+from fedgsp.plan import GreedyKL, Grouped, Mediators, Random, Singletons, Superclients, Switch
+from fedgsp.prepare import FAugGAN, ShareData
+from fedgsp.server import IDA, Adam, Clustered, Controls, ExP, Fused, HandOn, Mean, Momentum, Nova
 
-COMBINED = ("fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac")
+COMBINED = (
+    "fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac", "fedgsp+scaffold+yogi",
+    "fedgsp+dyn", "fedgsp+moon", "fedgsp+uga+meta", "astraea+scaffold", "fedgsp+per-fedavg", "fedgsp+nova", "fedgsp+exp",
+    "fedgsp+hand-on",
+)  # fmt: skip
 EVERY = (*METHODS, *COMBINED)
 DATA = images(each=12)
 LARGER = images(each=20)
@@ -37,8 +42,18 @@ def tiny(name: str) -> Method:
         method = replace(method, planner=replace(method.planner, growth=replace(growth, beta=2), kappa=0.6))  # type: ignore[type-var]
     elif growth is not None and hasattr(growth, "count"):
         method = replace(method, planner=replace(method.planner, growth=replace(growth, count=3), kappa=0.6))  # type: ignore[type-var]
-    elif not hasattr(method.planner, "growth"):
-        method = replace(method, planner=replace(method.planner, gamma=2))  # type: ignore[type-var]
+    elif isinstance(method.planner, Mediators):
+        method = replace(method, planner=replace(method.planner, gamma=2))
+    elif isinstance(method.planner, Superclients):
+        method = replace(method, planner=Superclients(kappa=0.8, most_clients=3, least_samples=25))
+    elif isinstance(method.planner, Switch):
+        method = replace(method, planner=replace(method.planner, rounds=1))
+    if isinstance(method.preparation, FAugGAN):
+        method = replace(method, preparation=FAugGAN(epochs=2, per_class=8))
+    elif isinstance(method.preparation, ShareData):
+        method = replace(method, preparation=ShareData(donors=0.2))
+    if isinstance(method.server, Clustered):  # one that splits at once
+        method = replace(method, server=Clustered(eps1=100.0, eps2=1e-6, gamma=-1.0, first_round=1))
     return replace(method, local=replace(method.local, lr=0.05))
 
 
@@ -74,7 +89,11 @@ def test_every_method_runs_two_rounds_on_tiny_glyphs(name: str, glyphs: fedgsp.F
 LEARNERS = {
     "fedavg": 0.1, "fedprox": 0.1, "fedmmd": 0.1, "fedfusion": 0.1, "fedfusion-multi": 0.1, "fedfusion-single": 0.1, "ida": 0.1,
     "ida-intrac-fedavg": 0.1, "fedadagrad": 0.05, "fedadam": 0.2, "fedyogi": 0.2, "fedavgm": 0.05, "astraea": 0.05,
-    "astraea-zscore": 0.05, "stp-random": 0.1, "stp-kl": 0.1, "fedgsp+yogi": 0.05, "fedgsp+prox": 0.1,
+    "astraea-zscore": 0.05, "stp-random": 0.1, "stp-kl": 0.1, "fedgsp+yogi": 0.05, "fedgsp+prox": 0.1, "scaffold": 0.1,
+    "fednova": 0.1, "fedexp": 0.1, "feddyn": 0.1, "moon": 0.1, "per-fedavg": 0.1, "fedgsp+scaffold": 0.1,
+    "fedgsp+dyn": 0.05, "fedgsp+moon": 0.1,
+    "fedseq": 0.1, "fedseq-inter": 0.1, "cwt": 0.05, "cyclic-fl": 0.1, "feddc": 0.1, "cfl": 0.1, "fedgsp+hand-on": 0.1,
+    "data-sharing": 0.1, "hybrid-fl": 0.1, "faug": 0.1, "faug-oversample": 0.1, "fd": 0.1,
 }  # fmt: skip
 
 
@@ -85,6 +104,15 @@ def test_a_short_run_learns(name: str) -> None:
     result = fedgsp.train(method, LARGER, rounds=10, workers=0)
     first, last = result.journal[0], result.journal[-1]
     assert last["loss"] < 0.75 * first["loss"] or last["accuracy"] > 0.9, (first["loss"], last["loss"], last["accuracy"])
+
+
+@pytest.mark.parametrize(("name", "step"), [("fedmeta-uga", 0.5), ("fedgsp+uga", 0.1)])
+def test_unbiased_gradients_learn(name: str, step: float) -> None:
+    """One gradient step a visit, so it takes a larger step and more rounds than SGD."""
+    method = tiny(name)
+    local = replace(method.local, lr=0.01, step=step)  # type: ignore[call-arg]
+    result = fedgsp.train(replace(method, local=local), LARGER, rounds=20, workers=0)
+    assert result.journal[-1]["accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -100,7 +128,12 @@ def test_a_resumed_run_has_the_bits_of_one_never_stopped(name: str, tmp_path: Pa
         assert {k: v for k, v in ours.items() if k not in skip} == {k: v for k, v in theirs.items() if k not in skip}
 
 
-@pytest.mark.parametrize("name", ["fedgsp+fusion-multi+adam", "stp-kl+prox+ida-intrac"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fedgsp+fusion-multi+adam", "stp-kl+prox+ida-intrac", "cfl", "fedseq-inter", "astraea+scaffold", "per-fedavg", "fd",
+    ],
+)  # fmt: skip
 def test_workers_cannot_change_a_bit(name: str) -> None:
     assert_same_with_workers(name)
 
@@ -128,18 +161,45 @@ def fedavg(server: Any = None, local: SGD | None = None) -> Method:
         fedavg(local=Prox(lr=0.05, mu=0.0, anchor="global")),
         fedavg(local=MMD(lr=0.05, lam=0.0)),
         fedavg(server=Momentum(lr=1.0, beta=0.0)),
+        fedavg(server=HandOn(period=1)),
         fedavg(local=SGD(lr=0.05, report_accuracy=True)),
+        fedavg(local=Moon(lr=0.05, mu=0.0)),
+        fedavg(local=SGD(lr=0.05, report_steps=True), server=Nova()),
     ],
-    ids=["mu=0", "mu=0 global", "lam=0", "server lr 1", "reporting"],
+    ids=[
+        "mu=0",
+        "mu=0 global",
+        "lam=0",
+        "server lr 1",
+        "averaged every round",
+        "reporting",
+        "moon mu=0",
+        "nova, equal steps",
+    ],
 )
 def test_limit_cases_are_fedavg_to_the_bit(method: Method) -> None:
-    assert bits(run(method, rounds=3).state.model) == bits(run(fedavg(), rounds=3).state.model)
+    plain: dict[str, Any] = {"rounds": 3, "fast": "off"}  # bits are those of one kernel, and not every rule has the fast one
+    assert bits(run(method, **plain).state.model) == bits(run(fedavg(), **plain).state.model)
 
 
-def test_with_one_client_ida_is_fedavg_to_the_bit() -> None:
+@pytest.mark.parametrize(
+    "method",
+    [fedavg(IDA("ida")), fedavg(Controls(), Scaffold(lr=0.05)), fedavg(ExP())],
+    ids=["ida", "scaffold", "fedexp"],
+)
+def test_with_one_client_it_is_fedavg_to_the_bit(method: Method) -> None:
     one = images(clients=1)
-    plain, ida = (fedgsp.train(fedavg(server), one, rounds=3, workers=0) for server in (Mean(), IDA("ida")))
-    assert bits(plain.state.model) == bits(ida.state.model)
+    plain, other = (fedgsp.train(chosen, one, rounds=4, workers=0) for chosen in (fedavg(), method))
+    assert bits(plain.state.model) == bits(other.state.model)
+
+
+def test_with_clients_alike_scaffold_is_fedavg_to_the_bit() -> None:
+    """Four clients with the same one sample: c = c_k at all times, and corrections vanish."""
+    same = fedgsp.from_arrays(np.ones((4, 2), dtype=np.float32), np.ones(4, dtype=np.int64), np.arange(4), test_fraction=0)
+    planner = Grouped(Singletons(), Random(), kappa=1.0)
+    methods = (Method(planner, SGD(lr=0.05), Mean()), Method(planner, Scaffold(lr=0.05), Controls()))
+    plain, other = (fedgsp.train(m, same, lambda: nn.Linear(2, 2), rounds=4, workers=0, seed=1) for m in methods)
+    assert bits(plain.state.model) == bits(other.state.model)
 
 
 def test_on_single_clients_the_anchor_does_not_matter() -> None:
@@ -156,6 +216,17 @@ def test_in_chains_the_global_anchor_costs_a_model_for_every_client_but_the_firs
     model_bytes = handed["bytes"] // (2 * handed["clients"])
     assert anchored["bytes"] - handed["bytes"] == model_bytes * (handed["clients"] - handed["chains"])
     assert handed["clients"] > handed["chains"]
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "more"),
+    [("scaffold", 4, 0), ("fednova", 2, 4), ("fedexp", 2, 0), ("feddyn", 2, 0), ("moon", 2, 0), ("per-fedavg", 2, 0),
+     ("fedmeta-uga", 2, 0)],
+)  # fmt: skip
+def test_traffic_is_what_is_sent(name: str, factor: int, more: int) -> None:
+    result = run(name, rounds=1)
+    model_bytes = sum(t.numel() * 4 for t in result.state.model.values())
+    assert result.journal[0]["bytes"] == (factor * model_bytes + more) * result.journal[0]["clients"]
 
 
 def test_intrac_sends_four_bytes_more_for_every_client() -> None:
@@ -215,6 +286,9 @@ def test_fedfusion_is_evaluated_with_the_reference_it_says(reference: Any) -> No
         ("fedadam+yogi", "has two server rules"),
         ("fedprox+mmd", "has two local rules"),
         ("fedfusion+adam", "has two server rules"),
+        ("fedgsp+dyn+adam", "has two server rules"),
+        ("scaffold+prox", "has two local rules"),
+        ("astraea+meta", "has two preparations"),
     ],
 )
 def test_names_that_make_no_sense(name: str, sentence: str) -> None:
@@ -251,6 +325,17 @@ class NoSplit(nn.Module):
     [
         (named("fedfusion"), {"model": NoSplit}, "'fusion' needs a model that says where its features end"),
         (fedavg(IDA("ida_intrac")), {}, "the local rule 'sgd' does not report; set local.report_accuracy = true"),
+        (fedavg(Clustered()), {}, "each must train in every round, alone"),
+        (
+            fedavg(local=Scaffold()),
+            {},
+            "'scaffold' is one half of a method: it needs the server rule 'scaffold', and not 'mean'",
+        ),
+        (fedavg(Controls()), {}, "'scaffold' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'"),
+        (fedavg(local=Dyn()), {}, "'dyn' is one half of a method: it needs the server rule 'dyn', and not 'mean'"),
+        (fedavg(Fused(Controls())), {}, "'fused' is FedFusion's server half"),
+        (fedavg(Nova()), {}, "the local rule 'sgd' does not report; set local.report_steps = true"),
+        (named("moon"), {"model": NoSplit}, "'moon' needs a model that says where its features end"),
         (fedavg(Fused()), {}, "'fused' is FedFusion's server half: it needs the local rule 'fusion'"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -37,6 +37,7 @@ def train(
     out: str | Path | None = None,
     workers: int | str = "auto",
     device: str = "cpu",
+    fast: Literal["auto", "on", "off"] = "auto",
     task: Task | None = None,
     lr: float | None = None,
     batch_size: int | None = None,
@@ -54,6 +55,7 @@ def train(
     `method` is a name (see `fedgsp.METHODS`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model`
     a name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
     that can be resumed; without it nothing is written. `lr`, `batch_size` and `epochs` replace those of the method.
+    `fast` is the fast path of local training: where there is one ("auto"), or an error without ("on"), or never ("off").
     """
     chosen = named(method) if isinstance(method, str) else method
     changed: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "epochs": epochs}
@@ -61,7 +63,7 @@ def train(
     if changed:
         chosen = replace(chosen, local=replace(chosen.local, **changed))
     config = RunConfig(
-        run=RunSection(rounds, seed, workers, device, eval_every, target_accuracy, stop_at_target, holdout_clients),
+        run=RunSection(rounds, seed, workers, device, eval_every, target_accuracy, stop_at_target, holdout_clients, fast=fast),
         data=DataSection(_source_of(data), data_seed, None, validation),
         model=ModelSection(model if isinstance(model, str) else "custom", None if init is None else str(Path(init).resolve())),
         method=chosen,

@@ -173,7 +173,7 @@ def costs_by_round(
 
 
 def planned_cost(
-    schedule: Iterable[Schedule], fleet: Fleet, flops_per_sample: float, epochs: int, samples: float, model_bytes: int
+    schedule: Iterable[Schedule], fleet: Fleet, flops_per_sample: float, epochs: int, samples: float, model_bytes: float
 ) -> RunCosts:
     """What a run that is only planned would cost: every client of `samples` samples, everybody there."""
     hop = {"samples": samples, "down": model_bytes, "up": model_bytes}

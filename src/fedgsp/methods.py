@@ -10,14 +10,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Fusion, Prox
+from fedgsp.client import MMD, SGD, UGA, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.state import Yields
 from fedgsp.parts import decode, encode, kind_of
-from fedgsp.plan import ICG, Balanced, Constant, Fixed, GreedyKL, Grouped, Log, Mediators, Planner, Random, Singletons
-from fedgsp.prepare import AugmentMean, AugmentZScore, Preparation
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, ServerRule, Yogi
+from fedgsp.plan import (
+    ICG,
+    Balanced,
+    Constant,
+    Fixed,
+    GreedyKL,
+    Grouped,
+    Log,
+    Mediators,
+    OneChain,
+    Planner,
+    Random,
+    Singletons,
+    Superclients,
+    Switch,
+    WithPool,
+)
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, Preparation, ShareData
+from fedgsp.server import (
+    IDA,
+    Adagrad,
+    Adam,
+    Clustered,
+    Controls,
+    DynMean,
+    ExP,
+    Fused,
+    HandOn,
+    Mean,
+    Meta,
+    Momentum,
+    Nova,
+    ServerRule,
+    Tables,
+    Yogi,
+)
 
 ROLES = ("planner", "local", "server")
+
+JUDGED: Mapping[Yields, str] = {
+    "one": "one global model",
+    "several": "several models, each client judged on the one it belongs to",
+    "none": "no global model, each client judged on its own",
+    "personalised": "one model that each client adapts to its own data before it is judged",
+}
+"""What the figures of a method are about, by what it yields: only those of one kind can stand in one column."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +74,16 @@ class Method:
     server: ServerRule
     name: str = "custom"
     preparation: Preparation | None = None
+
+    @property
+    def yields(self) -> Yields:
+        """What it ends with: one global model, several, none, or one that clients make their own. Never to be mixed."""
+        return self.local.yields if self.local.yields != "one" else self.server.yields
+
+    @property
+    def personal(self) -> bool:
+        """Whether each client is judged on a model of its own: one that it kept, or made of the common one."""
+        return self.yields in ("none", "personalised")
 
     def encode(self) -> dict[str, Any]:
         """As plain data, for config files."""
@@ -59,11 +111,27 @@ class Method:
 
     def check(self) -> None:
         """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""
+        if isinstance(self.planner, WithPool) != getattr(self.preparation, "pools", False):
+            raise InputError(
+                "the planner 'with-pool' and the preparation 'pool-data' belong together (hybrid-fl): the one trains on what "
+                "the other gathers at the server."
+            )
         missing = sorted(self.server.wants() - self.local.reports())
         if missing:
             raise InputError(
                 f"the server rule '{kind_of(self.server)}' weighs every client's training {missing[0]}, which the local rule "
                 f"'{kind_of(self.local)}' does not report; set local.report_{missing[0]} = true."
+            )
+        ours, theirs = self.local.half, getattr(self.server, "half", "")
+        if ours and ours != theirs:
+            raise InputError(
+                f"the local rule '{kind_of(self.local)}' is one half of a method: it needs the server rule '{ours}', and not "
+                f"'{kind_of(self.server)}'."
+            )
+        if theirs != ours:
+            raise InputError(
+                f"the server rule '{kind_of(self.server)}' is one half of a method: it needs the local rule '{theirs}', and "
+                f"not '{kind_of(self.local)}'."
             )
 
 
@@ -100,12 +168,29 @@ def _intrac(variant: Any) -> Callable[[Method], Method]:
     return lambda method: replace(method, local=replace(method.local, report_accuracy=True), server=IDA(variant))
 
 
+def _halves(local: type[SGD], server: Callable[[ServerRule], ServerRule]) -> Callable[[Method], Method]:
+    """A local rule and the server rule that is its other half; the latter may go around the method's own."""
+    put = _local(local)
+    return lambda method: replace(put(method), server=server(method.server))
+
+
+def _meta(method: Method) -> Method:
+    """Meta steps on the server, around whatever it does, on samples that a preparation brings there."""
+    return replace(method, server=Meta(method.server), preparation=MetaSet())
+
+
+def _nova(method: Method) -> Method:
+    """FedNova needs clients that report their steps."""
+    return replace(method, local=replace(method.local, report_steps=True), server=Nova())
+
+
 @dataclass(frozen=True)
 class Word:
-    """A part that a name may put in place of a row's own, and the role it takes."""
+    """A part that a name may put in place of a row's own, the role it takes, and others it takes as well."""
 
     role: str
     put: Callable[[Method], Method]
+    also: tuple[str, ...] = ()
 
 
 WORDS: Mapping[str, Word] = {
@@ -117,13 +202,22 @@ WORDS: Mapping[str, Word] = {
     "ida-fedavg": Word("server", _server(lambda: IDA("ida_fedavg"))),
     "ida-intrac": Word("server", _intrac("ida_intrac")),
     "ida-intrac-fedavg": Word("server", _intrac("ida_intrac_fedavg")),
+    "hand-on": Word("server", _server(HandOn)),
     "prox": Word("local", _local(Prox)),
     "mmd": Word("local", _local(MMD)),
     "fusion": Word("local", _fusion("conv")),
     "fusion-multi": Word("local", _fusion("multi")),
     "fusion-single": Word("local", _fusion("single")),
+    "nova": Word("server", _nova),
+    "exp": Word("server", _server(ExP)),
+    "scaffold": Word("local", _halves(Scaffold, Controls)),
+    "dyn": Word("local", _halves(Dyn, lambda _: DynMean()), also=("server",)),
+    "moon": Word("local", _local(Moon)),
+    "uga": Word("local", _local(UGA)),
+    "meta": Word("preparation", _meta),
+    "per-fedavg": Word("local", _local(PerFedAvg)),
 }
-ORDER = ("server", "local")
+ORDER = ("server", "local", "preparation")
 """Words are put in place in this order, whatever theirs in the name: fusion's server half goes around the server rule."""
 
 
@@ -155,6 +249,16 @@ METHODS: Mapping[str, Row] = {
     "fedadam": Row("fedavg with Adam on the server", _with("adam")),
     "fedyogi": Row("fedavg with Yogi on the server", _with("yogi")),
     "fedavgm": Row("fedavg with momentum on the server", _with("momentum")),
+    "scaffold": Row("fedavg whose steps are corrected by control variates that clients and server keep", _with("scaffold")),
+    "fednova": Row("fedavg that averages updates per step, so that many steps do not pull harder", _with("nova")),
+    "fedexp": Row("fedavg with a server step that grows with the clients' disagreement", _with("exp")),
+    "feddyn": Row("fedavg with a regulariser that every client adapts round by round", _with("dyn")),
+    "fedmeta-uga": Row(
+        "fedavg of unbiased gradients, with a meta step on a small set that the server holds",
+        lambda: _meta(WORDS["uga"].put(_fedavg())),
+    ),
+    "per-fedavg": Row("a common start that clients make their own by a step or two; judged after these", _with("per-fedavg")),
+    "moon": Row("fedavg that draws features to the global model's, away from the client's own last ones", _with("moon")),
     "astraea": Row(
         "rare classes augmented (ICCD 2019), sampled clients in mediators by greedy KL, each walked twice",
         lambda: _astraea(AugmentMean()),
@@ -182,6 +286,50 @@ METHODS: Mapping[str, Row] = {
     "stp-kl": Row(
         "fedgsp with Astraea's greedy KL groups", lambda: Method(Grouped(Log(2, 10), GreedyKL(), kappa=0.3), SGD(), Mean())
     ),
+    "fedseq": Row(
+        "clients in superclients of unlike ones, formed once; in a superclient they train in sequence",
+        lambda: Method(Superclients(), SGD(), Mean()),
+    ),
+    "fedseq-inter": Row(
+        "fedseq whose superclients hand their models on from round to round, averaged every 10",
+        lambda: Method(Superclients(), SGD(), HandOn()),
+    ),
+    "cwt": Row(
+        "cyclic weight transfer: one model visits all clients in a fixed order, nothing is averaged",
+        lambda: Method(OneChain(kappa=1.0, order="fixed"), SGD(), Mean()),
+    ),
+    "cyclic-fl": Row(
+        "sampled clients train in one sequence for the first 10 rounds, then fedavg",
+        lambda: Method(Switch(OneChain(kappa=0.3), _fedavg().planner, rounds=10), SGD(), Mean()),
+    ),
+    "feddc": Row(
+        "daisy chaining: every client's model goes on to another client each round, averaged every 10 rounds",
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), HandOn("uniform", judge="own")),
+    ),
+    "data-sharing": Row(
+        "fedavg whose clients all hold a share of a class-uniform set, on which the model was warmed up",
+        lambda: replace(_fedavg(), preparation=ShareData()),
+    ),
+    "hybrid-fl": Row(
+        "fedavg with a server that trains, like one more client, on data that a few clients uploaded",
+        lambda: replace(_fedavg(), planner=WithPool(_fedavg().planner), preparation=PoolData()),
+    ),
+    "faug": Row(
+        "fedavg whose clients fill up the labels they lack from a GAN that the server trained on seed samples",
+        lambda: replace(_fedavg(), preparation=FAugGAN()),
+    ),
+    "faug-oversample": Row(
+        "faug with affine copies of the seed samples in place of the GAN",
+        lambda: replace(_fedavg(), preparation=FAugOversample()),
+    ),
+    "fd": Row(
+        "federated distillation: clients keep their models and exchange mean logits of each label",
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), Distill(), Tables()),
+    ),
+    "cfl": Row(
+        "clustered FL: clients whose updates point apart are split into clusters with models of their own",
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), Clustered()),
+    ),
 }
 
 
@@ -191,16 +339,21 @@ def named(name: str) -> Method:
     if base not in METHODS:
         raise InputError(f"unknown method '{name}': {did_you_mean(base, METHODS)}")
     method = METHODS[base].make()
-    plain = {"local": type(method.local) is SGD, "server": type(method.server) is Mean}
+    plain = {
+        "local": type(method.local) is SGD,
+        "server": type(method.server) is Mean,
+        "preparation": method.preparation is None,
+    }
     for word in words:
         if word not in WORDS:
             raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, WORDS)}")
-        if not plain[WORDS[word].role]:
-            raise InputError(
-                f"the method '{name}' has two {WORDS[word].role} rules; put '{word}' on a method whose own is plain, such as "
-                f"fedgsp."
-            )
-        plain[WORDS[word].role] = False
+        for role in (WORDS[word].role, *WORDS[word].also):
+            if not plain[role]:
+                what = "preparations" if role == "preparation" else f"{role} rules"
+                raise InputError(
+                    f"the method '{name}' has two {what}; put '{word}' on a method whose own is plain, such as fedgsp."
+                )
+            plain[role] = False
     for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):
         method = WORDS[word].put(method)
     return replace(method, name=name)

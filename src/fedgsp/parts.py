@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from fedgsp.client import MMD, SGD, Cosine, Decay, Fusion, Prox, Steady
+from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
 from fedgsp.plan import (
@@ -26,15 +26,42 @@ from fedgsp.plan import (
     Linear,
     Log,
     Mediators,
+    OneChain,
     Random,
     Singletons,
     Stratified,
+    Superclients,
+    Switch,
+    WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore
-from fedgsp.server import IDA, Adagrad, Adam, Fused, Mean, Momentum, Yogi
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, ShareData
+from fedgsp.server import (
+    IDA,
+    Adagrad,
+    Adam,
+    Clustered,
+    Controls,
+    DynMean,
+    ExP,
+    Fused,
+    HandOn,
+    Mean,
+    Meta,
+    Momentum,
+    Nova,
+    Tables,
+    Yogi,
+)
 
 KINDS: Mapping[str, Mapping[str, type]] = {
-    "planner": {"grouped": Grouped, "mediators": Mediators},
+    "planner": {
+        "grouped": Grouped,
+        "mediators": Mediators,
+        "superclients": Superclients,
+        "one-chain": OneChain,
+        "switch": Switch,
+        "with-pool": WithPool,
+    },
     "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
     "grouper": {
         "random": Random,
@@ -44,7 +71,18 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "stratified": Stratified,
         "fixed": Fixed,
     },
-    "local": {"sgd": SGD, "prox": Prox, "mmd": MMD, "fusion": Fusion},
+    "local": {
+        "sgd": SGD,
+        "prox": Prox,
+        "mmd": MMD,
+        "fusion": Fusion,
+        "scaffold": Scaffold,
+        "dyn": Dyn,
+        "moon": Moon,
+        "uga": UGA,
+        "per-fedavg": PerFedAvg,
+        "distill": Distill,
+    },
     "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
     "server": {
         "mean": Mean,
@@ -54,11 +92,27 @@ KINDS: Mapping[str, Mapping[str, type]] = {
         "yogi": Yogi,
         "ida": IDA,
         "fused": Fused,
+        "scaffold": Controls,
+        "dyn": DynMean,
+        "nova": Nova,
+        "exp": ExP,
+        "hand-on": HandOn,
+        "clustered": Clustered,
+        "distill": Tables,
+        "meta": Meta,
     },
-    "preparation": {"augment-mean": AugmentMean, "augment-zscore": AugmentZScore},
+    "preparation": {
+        "augment-mean": AugmentMean,
+        "augment-zscore": AugmentZScore,
+        "share-data": ShareData,
+        "pool-data": PoolData,
+        "faug-gan": FAugGAN,
+        "faug-oversample": FAugOversample,
+        "meta-set": MetaSet,
+    },
 }
-UNSPELLED = ("n_groups", "random_state", "longest_chain")
-"""Fields of groupers for use on their own; in a method the planner gives the first two."""
+UNSPELLED = ("n_groups", "random_state", "longest_chain", "bench")
+"""Fields of groupers for use on their own (in a method the planner gives the first two), and what a run gives a server rule."""
 
 
 def kind_of(part: Any) -> str:

@@ -59,12 +59,19 @@ class TestMethods:
         assert list(table) == list(METHODS)
         for name, row in table.items():
             assert row.pop("summary") == METHODS[name].summary
+            assert row.pop("yields") == named(name).yields
             assert Method.decode(row) == named(name)
 
     def test_a_person_sees_names_and_parts(self, cli: Any) -> None:
         out = cli("methods").out
         assert "planner     grouped(log(alpha=2, beta=10), icg(tau=10), kappa=0.3, order=shuffled)" in out
         assert all(f"{name}\n" in out for name in METHODS)
+
+    def test_methods_without_one_global_model_say_so(self, cli: Any) -> None:
+        rows = cli("methods").out.split("\n    planner")
+        labelled = [row for row in rows if "    yields" in row]
+        assert len(labelled) == sum(named(name).yields != "one" for name in METHODS)
+        assert any("cfl\n" in row and "yields      several models" in row for row in labelled)
 
 
 class TestDryRun:

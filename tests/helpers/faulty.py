@@ -35,3 +35,10 @@ class Dies(SGD):
             if self.once:
                 Path(self.once).touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_once(flag: str) -> None:
+    """Kill this process, unless the file `flag` says that it was done before."""
+    if not Path(flag).exists():
+        Path(flag).touch()
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedgsp.client import SGD
+from fedgsp.client.keep import Bag
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
@@ -44,26 +45,40 @@ def weight(value: float) -> nn.Module:
 
 
 def walk(
-    rule: SGD, data: FederatedData, make: Callable[[], nn.Module], chain: Chain, start: Tensors | None = None
+    rule: SGD,
+    data: FederatedData,
+    make: Callable[[], nn.Module],
+    chain: Chain,
+    start: Tensors | None = None,
+    shared: Tensors | None = None,
+    bag: Bag | None = None,
 ) -> tuple[Tensors, tuple[HopReport, ...]]:
-    """One chain walked in this process: (what its last client handed on, the reports)."""
+    """One chain walked in this process: (what its last client handed on, the reports).
+
+    `shared` is what the server sends along; `bag` has afterwards what the clients keep and send.
+    """
     task = classification() if data.classes else regression()
     job = Job(ModelSpec("test", make), rule, task, data, Seeds(0))
     begin = clone(dict(job.fresh_model().state_dict())) if start is None else start
-    tensors, hops = Walker.of(job).walk(1, chain, begin, {}, frozenset(), lambda report: None)
+    tensors, hops = Walker.of(job).walk(1, chain, begin, shared or {}, frozenset(), lambda report: None, bag=bag)
     return clone(tensors), hops
 
 
 def aggregate(
-    rule: ServerRule, state: ServerState, models: Sequence[Tensors], samples: Sequence[int], **metrics: Sequence[float]
+    rule: ServerRule,
+    state: ServerState,
+    models: Sequence[Tensors],
+    samples: Sequence[int],
+    sent: Sequence[Tensors] = (),
+    **metrics: Sequence[float],
 ) -> ServerState:
-    """A round of a server rule on given models of single clients, fed in reverse order."""
+    """A round of a server rule on given models of single clients (and what they sent), fed in reverse order."""
     chains = tuple(Chain((k,)) for k in range(len(models)))
     update = rule.start(state, Plan(state.round + 1, chains, len(chains)), samples)
     for k in reversed(range(len(models))):
         told = {name: values[k] for name, values in metrics.items()}
         hop = HopReport(k, 0, 0, samples[k], 1, 0, 0, 0.0, {"loss": 0.0, **told})
-        update.add(ChainResult(k, chains[k], models[k], (hop,)))
+        update.add(ChainResult(k, chains[k], models[k], (hop,), sent[k] if sent else {}))
     return update.finish()
 
 

@@ -92,4 +92,5 @@ def test_checkpoints_are_named_by_their_content_and_only_two_are_kept(run: Path)
     with safe_open(files[-1], "pt") as opened:
         facts = json.loads(opened.metadata()["fedgsp"])
         assert set(opened.keys()) == {"models|global|weight", "models|global|bias"}
-    assert (facts["schema"], facts["round"], facts["numerics"]["kernel"]) == (1, 5, "plain")
+    assert (facts["schema"], facts["round"]) == (1, 5)
+    assert facts["numerics"]["kernel"].startswith(("plain", "c-"))

@@ -52,10 +52,17 @@ def outcome(out: Path) -> tuple[bytes, bytes, list[str]]:
     return (out / "model.safetensors").read_bytes(), (out / "plans.jsonl").read_bytes(), states
 
 
+def client_states(out: Path) -> dict[str, bytes]:
+    """What the clients keep, scratch files included."""
+    return {path.name: path.read_bytes() for path in (out / "clients").glob("*")}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_killed_at_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path, workers: int) -> None:
-    arguments = options(tmp_path, workers)
+@pytest.mark.parametrize(
+    ("workers", "method"), [(1, "fedgsp"), (2, "fedgsp"), (4, "fedgsp"), (0, "fedgsp+dyn"), (2, "fedgsp+scaffold")]
+)
+def test_killed_at_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path, workers: int, method: str) -> None:
+    arguments = [*options(tmp_path, workers), "--method", method]
     calm = subprocess.run(
         command("run", *arguments, "--out", str(tmp_path / "calm"), "-q"), env=tiny.environment(), check=False
     )
@@ -75,6 +82,8 @@ def test_killed_at_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path
     assert process.returncode == 0, errors
     assert kills == 20
     assert outcome(out) == outcome(tmp_path / "calm")
+    assert client_states(out) == client_states(tmp_path / "calm")
+    assert bool(client_states(out)) == (method != "fedgsp")
     replayed = tiny.cli("replay", str(out), "-q")
     assert replayed.returncode == 0, replayed.stderr
     assert f"{ROUNDS} rounds replayed, every bit the same" in replayed.stdout

@@ -173,6 +173,16 @@ class TestForecast:
         assert found.seconds > 0
         assert found.memory > 1e8
 
+    @pytest.mark.parametrize("method", ["fd", "hybrid-fl", "feddc"])
+    def test_the_traffic_is_what_is_really_sent(self, method: str) -> None:
+        found = forecast(setup(method, rounds=2))
+        real = fedgsp.train(method, federation(), linear, rounds=2, workers=0)
+        assert found.bytes == real.journal[-1]["bytes_total"]
+
+    def test_live_models_take_memory(self) -> None:
+        one, many = forecast(setup("fedavg", rounds=2)), forecast(setup("feddc", rounds=2))
+        assert many.memory - one.memory == 3 * 12 * one.model_bytes
+
     def test_a_row_for_every_change(self) -> None:
         assert [row["round"] for row in forecast(setup("fedgsp", rounds=5)).schedule] == [1, 2]  # 10 groups, then all 12
 

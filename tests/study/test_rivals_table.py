@@ -40,8 +40,9 @@ def test_the_table_and_that_a_second_call_runs_nothing(
     np.savez(source, features=data.features, labels=data.labels, client_index=np.repeat(np.arange(8), 12))
     monkeypatch.setenv("FEDGSP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(script, "LR", "lr=0.01,0.1")
+    monkeypatch.setitem(script.GRIDS, "feddc", ("lr=0.01,0.1",))
     arguments = [
-        "--out", str(tmp_path / "out"), "--data", str(source), "--methods", "fedavg,fedgsp", "--rounds", "2",
+        "--out", str(tmp_path / "out"), "--data", str(source), "--methods", "fedavg,feddc,fedgsp", "--rounds", "2",
         "--most-rounds", "3", "--tune-rounds", "2", "--seeds", "0,1", "--workers", "0",
     ]  # fmt: skip
     assert script.main(arguments) == 0
@@ -49,6 +50,11 @@ def test_the_table_and_that_a_second_call_runs_nothing(
     assert capsys.readouterr().out == table
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith(("| fedavg", "| fedgsp"))]
     assert [len(row) for row in rows] == [10, 10]
+    comparable, apart = table.split("Not comparable with the others: several models")
+    assert "| feddc" in apart
+    assert "| feddc" not in comparable
+    assert "| fed" in comparable
+    assert "| fedavg" not in apart
     from fedgsp.run import drive
 
     monkeypatch.setattr(drive, "start", None)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone
+from fedgsp.methods import JUDGED
 from fedgsp.run.observers import Observer
 from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult
@@ -64,8 +65,9 @@ def headline(setup: Setup) -> str:
     """What is about to run, in a line."""
     config = setup.config
     held = f", {len(setup.held_out)} held out" if len(setup.held_out) else ""
+    clients = len(setup.roster) - len(setup.job.at_server)
     return (
-        f"{config.method.name}: {config.run.rounds} rounds, {len(setup.roster)} clients{held}, {setup.data.samples} samples of "
+        f"{config.method.name}: {config.run.rounds} rounds, {clients} clients{held}, {setup.data.samples} samples of "
         f"{setup.data.source or 'data in memory'} (fingerprint {setup.data.fingerprint[:12]}), model {config.model.name}, "
         f"{setup.workers() or 'no'} worker process(es)"
     )
@@ -207,6 +209,8 @@ def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
     evaluations = min(FINAL_EVALUATIONS, sum("loss" in entry for entry in result.journal))
     facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
+    if result.yields != "one":
+        rows.append(("yields", f"{JUDGED[result.yields]}: not comparable with methods of one global model"))
     if score in summary.final and summary.best is not None:
         rows.append(
             (
@@ -230,5 +234,5 @@ def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
     if peaks := facts["timings"]["peak_memory"]:
         rows.append(("peak memory", ", ".join(f"{who} {size(count)}" for who, count in peaks.items())))
     if result.directory is not None:
-        rows.append(("files", f"{result.directory}/ (journal.jsonl, plans.jsonl, result.json, model.safetensors)"))
+        rows.append(("files", f"{result.directory}/ (journal.jsonl, plans.jsonl, result.json, model*.safetensors)"))
     return rows

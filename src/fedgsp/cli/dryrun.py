@@ -9,8 +9,7 @@ from typing import Any
 import typer
 
 from fedgsp.cli.display import duration, headline, plain_console, size
-from fedgsp.core.tensors import total_bytes
-from fedgsp.cost import FLEETS, PaperCosts, RunCosts, fleet_named, paper_costs, planned_cost
+from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_costs, planned_cost
 from fedgsp.plan import Grouped
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.forecast import Forecast, forecast
@@ -19,8 +18,9 @@ from fedgsp.run.setup import Setup
 
 def show_dry_run(setup: Setup, as_json: bool, profile: str | None = None) -> None:
     """Print what a run would be; with a profile its cost on that fleet only, else on all that have a name."""
-    costs = _fleet_costs(setup, [profile] if profile is not None else list(FLEETS))
+    fleets = {name: fleet_named(name) for name in ([profile] if profile is not None else FLEETS)}
     expected, formulas = forecast(setup), _paper(setup)
+    costs = _fleet_costs(setup, fleets, expected.bytes - setup.prepared_bytes)
     if as_json:
         told = expected.as_dict() | {"cost": {name: asdict(cost) for name, cost in costs.items()}}
         if formulas is not None:
@@ -41,12 +41,12 @@ def show_dry_run(setup: Setup, as_json: bool, profile: str | None = None) -> Non
         console.print(line)
 
 
-def _fleet_costs(setup: Setup, profiles: list[str]) -> dict[str, RunCosts]:
-    fleets = {name: fleet_named(name) for name in profiles}
+def _fleet_costs(setup: Setup, fleets: dict[str, Fleet], traffic: int) -> dict[str, RunCosts]:
     method, clients = setup.config.method, len(setup.roster)
     rows = [method.planner.schedule(r, clients) for r in range(1, setup.config.run.rounds + 1)]
     samples = float(setup.job.data.train.sizes[setup.roster].mean())
-    work = (flops_per_sample(setup), method.local.epochs, samples, total_bytes(setup.initial))
+    each_way = traffic / 2 / max(1, sum(row.trained * row.passes for row in rows))  # what a client is handed, and hands on
+    work = (flops_per_sample(setup), method.local.epochs, samples, each_way)
     return {name: planned_cost(rows, fleet, *work) for name, fleet in fleets.items()}
 
 
@@ -78,9 +78,16 @@ def _cells(row: dict[str, int]) -> tuple[Any, ...]:
 
 
 def _lines(expected: Forecast) -> list[str]:
+    disk = f"disk     up to {size(expected.disk)} for what clients keep between visits, {size(expected.state_bytes)} each"
     return [
-        f"traffic  {size(expected.bytes)} handed on: {size(expected.model_bytes)} down and up for every client that trains",
+        f"traffic  {size(expected.bytes)} handed on: "
+        + (
+            f"{size(expected.model_bytes)} down and up for every client that trains"
+            if expected.hands_on
+            else "no model is sent"
+        ),
         f"memory   about {size(expected.memory)} in all processes",
         f"time     about {duration(expected.seconds)} of training: {expected.steps} SGD steps at {expected.step_ms:.2f} ms, "
         f"measured now on a scratch model, over {expected.workers} worker(s)",
+        *([disk] if expected.disk else []),
     ]

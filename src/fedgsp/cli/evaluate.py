@@ -34,12 +34,15 @@ def _show(verdict: dict[str, Any]) -> None:
     from rich.table import Table
 
     from fedgsp.cli.display import plain_console
+    from fedgsp.methods import JUDGED
 
     console = plain_console()
     console.print(
         f"{verdict['method']} after {verdict['round']} rounds, {verdict['part']} samples of {verdict['data']['source']}: "
         f"{verdict['clients']} clients, {verdict['samples']} samples"
     )
+    if verdict["yields"] != "one":
+        console.print(f"yields {JUDGED[verdict['yields']]}: not comparable with methods of one global model")
     table = Table("", "weighed as LEAF does", "every sample once", "worst client", "10 %", "median", "90 %", "best client")
     for name, quantiles in verdict["quantiles"].items():
         ends = ("0", "0.1", "0.5", "0.9", "1") if name != "loss" else ("1", "0.9", "0.5", "0.1", "0")

@@ -15,15 +15,20 @@ def register(app: typer.Typer) -> None:
 
 def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every parameter.")] = False) -> None:
     """List the methods and the parts they are made of."""
-    from fedgsp.methods import METHODS, WORDS, named
+    from fedgsp.methods import JUDGED, METHODS, WORDS, named
 
     if as_json:
-        table = {name: {"summary": row.summary, **named(name).encode()} for name, row in METHODS.items()}
+        table = {
+            name: {"summary": row.summary, "yields": named(name).yields, **named(name).encode()}
+            for name, row in METHODS.items()
+        }
         typer.echo(json.dumps(table, indent=2))
         return
     for name, row in METHODS.items():
-        parts = named(name).encode()
+        parts, yields = named(name).encode(), named(name).yields
         typer.echo(f"{name}\n    {row.summary}")
+        if yields != "one":
+            typer.echo(f"    {'yields':<12}{JUDGED[yields]}")
         for role in ("preparation", "planner", "local", "server"):
             if role in parts:
                 typer.echo(f"    {role:<12}{spell(parts[role])}")
@@ -41,5 +46,7 @@ def spell(part: dict[str, Any]) -> str:
 
 SHOWN = (
     "alpha", "beta", "count", "kappa", "order", "gamma", "passes", "target", "tau_d", "lr", "batch_size", "epochs", "mu", "lam",
-    "operator", "anchor", "report_accuracy", "weights", "variant", "center", "beta1", "beta2", "tau", "keep", "eval_ref",
+    "most_clients", "least_samples", "rounds", "period", "judge", "eps1", "eps2", "linkage", "first_round",
+    "operator", "anchor", "report_accuracy", "report_steps", "weights", "variant", "center", "beta1", "beta2", "tau", "keep",
+    "eval_ref",
 )  # fmt: skip

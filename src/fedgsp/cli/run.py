@@ -41,6 +41,7 @@ def run(
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the clients' SGD.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or mps.")] = None,
+    fast: Annotated[str | None, typer.Option(help="The fast path: auto (where there is one), on or off.")] = None,
     seed: Annotated[int | None, typer.Option(help="Initial weights, plans, batches.")] = None,
     data_seed: Annotated[int | None, typer.Option(help="Generated data, splits, subsets.")] = None,
     eval_every: Annotated[int | None, typer.Option(help="Evaluate every so many rounds.")] = None,
@@ -69,6 +70,7 @@ def run(
             "run": {
                 "rounds": rounds, "seed": seed, "workers": _workers(workers), "device": device, "eval_every": eval_every,
                 "target_accuracy": target_accuracy, "stop_at_target": stop_at_target, "holdout_clients": holdout_clients,
+                "fast": fast,
             },
             "data": {"source": data, "seed": data_seed, "clients": clients, "validation": validation},
             "model": {"name": model, "init": str(init) if init else None},
@@ -86,12 +88,14 @@ def run(
 
     with progress_bar(quiet or as_json) as progress:
         setup = drive.Objects().prepare(chosen, progress)
+    place = out or _default_place(setup.config.method.name)
     if dry_run:
         from fedgsp.cli.dryrun import show_dry_run
+        from fedgsp.run.keeping import check_room
 
         show_dry_run(setup, as_json, profile)
+        check_room(setup, place)
         return
-    place = out or _default_place(setup.config.method.name)
     with _hint_on_interrupt(place):
         result = drive.start(setup, place, _observers(quiet, as_json))
     _finish(result, quiet, as_json)

@@ -77,11 +77,14 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from fedgsp.methods import JUDGED
     from fedgsp.study.grid import shown
 
     console = Console()
     names = [axis.name for axis in outcome.axes]
-    table = Table(*names, f"validation {outcome.score}", "over seeds", "validation loss", "", title="Tuning")
+    table = Table(
+        *names, f"validation {outcome.score}", "over seeds", "validation loss", "", title=f"Tuning ({JUDGED[outcome.yields]})"
+    )
     for row in outcome.outcomes:
         values = [shown(row.point.values[name]) for name in names]
         if row.score is None:

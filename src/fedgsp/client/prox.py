@@ -12,10 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from fedgsp.client.anchor import Anchored
-from fedgsp.client.rules import Visit
+from fedgsp.client.rules import Pull, Visit
 from fedgsp.core.errors import InputError
 
 
@@ -30,18 +28,17 @@ class Prox(Anchored):
         if not (math.isfinite(self.mu) and self.mu >= 0):
             raise InputError(f"the local rule 'prox': mu must be a number of at least 0, not {self.mu}.")
 
-    def begin(self, visit: Visit) -> None:
-        """Freeze the reference of every trained parameter."""
-        if self.mu:
-            names = {name for name, p in visit.model.named_parameters() if p.requires_grad}
-            visit.memo["reference"] = {n: t for n, t in self.reference(visit).items() if n in names}
+    def reach(self, steps: int, lr: float) -> float:
+        """As plain SGD's, but the pull takes back some of the way (FedNova's a_k for FedProx)."""
+        velocity = distance = 0.0
+        for _ in range(steps):
+            velocity = self.momentum * velocity + 1.0 - self.mu * lr * distance
+            distance += velocity
+        return distance
 
-    def adjust(self, visit: Visit) -> None:
-        """grad += mu (w - w_ref)."""
+    def proximal(self, visit: Visit) -> Pull | None:
+        """mu (w - w_ref), the reference frozen before the first step."""
         if not self.mu:
-            return
-        reference = visit.memo["reference"]
-        with torch.no_grad():
-            for name, parameter in visit.model.named_parameters():
-                if parameter.grad is not None:
-                    parameter.grad.add_(parameter - reference[name], alpha=self.mu)
+            return None
+        names = {name for name, p in visit.model.named_parameters() if p.requires_grad}
+        return Pull(self.mu, {n: t for n, t in self.reference(visit).items() if n in names})

@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
+from fedgsp.core.state import Yields
 from fedgsp.core.tensors import Tensors, total_bytes
-from fedgsp.models.task import Task
+from fedgsp.fast import Obstacles
+from fedgsp.models.task import Task, classification
 
 
 @dataclass
@@ -26,8 +28,11 @@ class Visit:
 
     `model` is being trained and already holds what was handed over. `global_model` is the round's model under the name the
     chain started from (read it by `fetch_global`, which counts the download), `first` whether it is what this client was
-    handed, `shared` what the server sent along, `batches` walks the client's own samples in stored order. `memo` is the
-    rule's own, empty at the start of every visit; `extra_down` the bytes sent to the client beside model and `shared`.
+    handed, `shared` what the server sent along, `batches` walks the client's own samples in stored order, `fused` is the
+    model's compiled twin, if it has one. `memo` is the rule's own, empty at the start of every visit; `extra_down` the bytes
+    sent to the client beside model and `shared`.
+    `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
+    `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made.
     """
 
     model: nn.Module
@@ -41,8 +46,12 @@ class Visit:
     shared: Tensors
     first: bool = True
     batches: Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]] = lambda: iter(())
+    fused: Callable[[torch.Tensor], torch.Tensor] | None = None
     memo: dict[str, Any] = field(default_factory=dict)
     extra_down: int = 0
+    state: Tensors = field(default_factory=dict)
+    sent: Tensors = field(default_factory=dict)
+    steps: int = 0
 
     def fetch_global(self, prefix: str = "") -> Tensors:
         """The round's global model, or its tensors whose names begin with `prefix`, downloaded beside the handed one.
@@ -55,13 +64,22 @@ class Visit:
         return wanted
 
 
+@dataclass(frozen=True)
+class Pull:
+    """How strongly trained parameters are pulled, and to which values (by name)."""
+
+    mu: float
+    reference: Tensors
+
+
 @dataclass(frozen=True, kw_only=True)
 class SGD:
     """Mini-batch SGD on the client's own samples (Algorithm 1, line 9); optimiser state never outlives a visit.
 
     Defaults are the paper's: learning rate 0.01, batches of 5, one epoch, no momentum, no weight decay, no decay of the
     learning rate. The last, partial batch is kept and averaged over its real size. With `report_accuracy` the client also
-    says how well the model it hands on does on its own training samples, at the cost of a forward pass over them.
+    says how well the model it hands on does on its own training samples, at the cost of a forward pass over them; with
+    `report_steps` how far it could go (`reach`).
     """
 
     lr: float = 0.01
@@ -71,6 +89,14 @@ class SGD:
     weight_decay: float = 0.0
     schedule: Schedule = field(default_factory=Steady)
     report_accuracy: bool = False
+    report_steps: bool = False
+
+    half: ClassVar[str] = ""
+    """The server rule, by its kind, that this rule is one half of and makes no sense without; most rules need none."""
+    hands_on: ClassVar[bool] = True
+    """Whether the model itself is handed to the client and on from it; if not, only what is sent beside it is traffic."""
+    yields: ClassVar[Yields] = "one"
+    """What is evaluated: one model for all, or one that every client first makes its own ("personalised")."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lr) and self.lr > 0):
@@ -86,7 +112,24 @@ class SGD:
 
     def reports(self) -> frozenset[str]:
         """Metrics that every hop sends up for the server to use, 4 bytes each."""
-        return frozenset({"accuracy"} if self.report_accuracy else ())
+        said = {"accuracy": self.report_accuracy, "steps": self.report_steps}
+        return frozenset(name for name, wanted in said.items() if wanted)
+
+    def keeps(self, model: nn.Module) -> Tensors:
+        """What a client keeps between visits, as it is before its first one, when it is handed `model`; most rules: nothing."""
+        return {}
+
+    def sends(self, model: nn.Module) -> Tensors:
+        """Tensors shaped like those that every hop sends up beside `model` (their values do not matter)."""
+        return {}
+
+    def reach(self, steps: int, lr: float) -> float:
+        """How far `steps` steps along a gradient of length 1 lead, in units of `lr`: without momentum their number."""
+        velocity = distance = 0.0
+        for _ in range(steps):
+            velocity = self.momentum * velocity + 1.0
+            distance += velocity
+        return distance
 
     def equip(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
         """Add what the rule trains beside the model (a fusion operator, say), for batches like `example` (1, ...)."""
@@ -94,6 +137,9 @@ class SGD:
 
     def pose(self, model: nn.Module, beside: Tensors) -> None:
         """Before an evaluation: `model` holds what is evaluated, `beside` what the server keeps for that purpose."""
+
+    def personalise(self, visit: Visit, batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Before one client is evaluated: make the model its own, by its training batches (for rules that yield such)."""
 
     def begin(self, visit: Visit) -> None:
         """Before the first batch: keep references in `visit.memo`."""
@@ -103,12 +149,17 @@ class SGD:
         loss = visit.task.loss(visit.model(x), y).mean()
         return loss, loss
 
+    def proximal(self, visit: Visit) -> Pull | None:
+        """A term mu (w - reference) of every gradient: said here rather than in `adjust`, it needs no slow path."""
+        return None
+
     def adjust(self, visit: Visit) -> None:
         """Between backward and step: change the gradients in place."""
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """After the last batch: metrics for the hop's report, beside the training loss."""
-        return {"accuracy": own_accuracy(visit)} if self.report_accuracy else {}
+        steps = {"steps": self.reach(visit.steps, visit.lr)} if self.report_steps else {}
+        return {**steps, **({"accuracy": own_accuracy(visit)} if self.report_accuracy else {})}
 
     def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer:
         """A fresh optimiser for one visit."""
@@ -116,13 +167,33 @@ class SGD:
         return torch.optim.SGD(trained, lr=lr, momentum=self.momentum, weight_decay=self.weight_decay, foreach=True)
 
 
+def trained(model: nn.Module) -> Tensors:
+    """The parameters that are trained, sharing the model's memory."""
+    return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+
+
 def own_accuracy(visit: Visit) -> float:
     """The share of the client's own training samples that the model of the moment gets right (0 without samples)."""
-    metric = visit.task.metrics["accuracy"]
+    metric, forward = visit.task.metrics["accuracy"], visit.fused or visit.model
     visit.model.eval()
     right, seen = 0.0, 0
     with torch.inference_mode():
         for x, y in visit.batches():
-            right, seen = right + float(metric(visit.model(x), y).sum()), seen + len(y)
+            right, seen = right + float(metric(forward(x), y).sum()), seen + len(y)
     visit.model.train()
     return right / seen if seen else 0.0
+
+
+def obstacles(rule: SGD, task: Task) -> Obstacles:
+    """What keeps the fast path from making this rule's steps: it knows w <- w - lr (grad + decay w + mu (w - reference))."""
+    kind = type(rule)
+    changed = [hook for hook in ("objective", "adjust", "optimizer") if getattr(kind, hook) is not getattr(SGD, hook)]
+    if changed:
+        return Obstacles(f"the local rule {kind.__name__} has a step of its own ('{changed[0]}')")
+    if rule.momentum:
+        return Obstacles("clients train with momentum")
+    return Obstacles(
+        None,
+        None if task.loss is classification().loss else f"the task '{task.name}' has another loss than cross-entropy",
+        "every step changes every weight" if rule.weight_decay or kind.proximal is not SGD.proximal else None,
+    )

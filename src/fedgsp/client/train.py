@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedgsp.client.rules import SGD, Visit
+from fedgsp.client.keep import Bag
+from fedgsp.client.rules import SGD, Pull, Visit
 from fedgsp.core.chain import HopReport, Stop
 from fedgsp.core.errors import Diverged
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
+from fedgsp.fast import PLAIN, FusedNet, Kernel, lazy_linears
 from fedgsp.models.state import load_tensors, model_tensors
 from fedgsp.models.task import Task
 
@@ -43,34 +45,44 @@ class Trainer:
     data: FederatedData
     device: torch.device
     seeds: Seeds
+    kernel: Kernel = PLAIN
+    fused: FusedNet | None = field(init=False, default=None)
 
-    def visit(self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True) -> HopReport:
+    def __post_init__(self) -> None:
+        example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
+        self.fused = self.kernel.fused(self.model, example, self.rule.batch_size)
+        self._model_bytes = total_bytes(model_tensors(self.model))
+
+    def visit(
+        self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True, bag: Bag | None = None
+    ) -> HopReport:
         """Train the model in place on one client's samples; it must already hold what the client was handed.
 
-        `first` says that this is `global_model` itself: the client is the first of its chain to train.
+        `first` says that this is `global_model` itself: the client is the first of its chain to train. The client's own state
+        comes out of `bag` and goes back into it, with what it sends up beside the model.
         """
         began = time.perf_counter()
-        torch.manual_seed(self.seeds.torch(round_, stop.client, stop.visit))
+        if self.fused is None:  # the kernels draw nothing
+            _seed_torch(self.seeds.torch(round_, stop.client, stop.visit), self.device)
         rule, rows = self.rule, self.data.train[stop.client]
         lr = rule.lr * rule.schedule.factor(round_)
         visit = Visit(
             self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
-            first, lambda: self._batches(rows, EVAL_ROWS),
+            first, lambda: self._batches(rows, EVAL_ROWS), self.fused,
         )  # fmt: skip
-        bytes_down = total_bytes(model_tensors(self.model)) + total_bytes(shared)
+        bag = Bag() if bag is None else bag
+        visit.state = bag.unpack(rule, stop.client, self.model, self.device)
+        model_bytes = self._model_bytes if rule.hands_on else 0
+        bytes_down = model_bytes + total_bytes(shared)
         self.model.train()
         rule.begin(visit)
-        optimizer = rule.optimizer(self.model, lr)
-        steps, seen, summed = 0, 0, 0.0
-        for epoch in range(rule.epochs):
-            order = self.seeds.batches(round_, stop.client, stop.visit, epoch).permutation(len(rows))
-            for x, y in self._batches(rows[order], rule.batch_size):
-                optimizer.zero_grad(set_to_none=True)
-                objective, loss = rule.objective(visit, x, y)
-                objective.backward()  # type: ignore[no-untyped-call]
-                rule.adjust(visit)
-                optimizer.step()
-                steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
+        pull = rule.proximal(visit)
+        if self.fused is not None:
+            steps, seen, summed = self._fused_steps(self.fused, visit, rows, pull)
+        else:
+            with lazy_linears(self.model, self.kernel.layers, lr):
+                steps, seen, summed = self._plain_steps(visit, rows, pull)
+        visit.steps = steps
         metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(visit)}
         what = "loss" if not math.isfinite(metrics["loss"]) else "model" if not _finite(self.model) else None
         if what is not None:
@@ -78,11 +90,64 @@ class Trainer:
                 f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
-        bytes_up = total_bytes(model_tensors(self.model)) + METRIC_BYTES * len(rule.reports())
+        bag.pack(visit)
+        bytes_up = model_bytes + total_bytes(visit.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(
             stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down + visit.extra_down, bytes_up,
             time.perf_counter() - began, metrics,
         )  # fmt: skip
+
+    def _plain_steps(self, visit: Visit, rows: NDArray[np.int64], pull: Pull | None) -> tuple[int, int, float]:
+        """(steps, samples seen, sum of their losses) of ordinary PyTorch steps."""
+        rule, steps, seen, summed = self.rule, 0, 0, 0.0
+        optimizer = rule.optimizer(self.model, visit.lr)
+        for order in self._orders(visit, rows):
+            for x, y in self._batches(order, rule.batch_size):
+                optimizer.zero_grad(set_to_none=True)
+                objective, loss = rule.objective(visit, x, y)
+                objective.backward()  # type: ignore[no-untyped-call]
+                rule.adjust(visit)
+                if pull is not None:
+                    _add_pull(self.model, pull)
+                optimizer.step()
+                steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
+        return steps, seen, summed
+
+    def _fused_steps(
+        self, net: FusedNet, visit: Visit, rows: NDArray[np.int64], pull: Pull | None
+    ) -> tuple[int, int, float]:  # fmt: skip
+        """The same, by the compiled kernels: one call for all batches that are gathered at once."""
+        rule, size, steps, seen, summed = self.rule, self.rule.batch_size, 0, 0, 0.0
+        net.begin(pull.reference if pull else None)
+        for order in self._orders(visit, rows):
+            for x, y in self._batches(order, max(size, GATHER_ROWS // size * size)):
+                summed += net.train(x, y, size, visit.lr, rule.weight_decay, pull.mu if pull else 0.0)
+                steps, seen = steps + -(-len(y) // size), seen + len(y)
+        net.end()
+        return steps, seen, summed
+
+    def _orders(self, visit: Visit, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """The client's rows in the order of each epoch."""
+        for epoch in range(self.rule.epochs):
+            yield rows[self.seeds.batches(visit.round, visit.client, visit.number, epoch).permutation(len(rows))]
+
+    def personalise(self, round_: int, client: int, bag: Bag | None = None) -> None:
+        """Let a client make the model its own before it is evaluated, on its training samples only; without any it cannot.
+
+        What it keeps between visits comes out of `bag`.
+        """
+        rows, rng = self.data.train[client], self.seeds.personal(round_, client)
+        if len(rows) == 0:
+            return
+        _seed_torch(int(rng.integers(2**63)), self.device)
+        visit = Visit(self.model, self.task, round_, client, 0, self.rule.lr, self.device, {}, {})
+        visit.state = (bag or Bag()).unpack(self.rule, client, self.model, self.device)
+        self.model.train()
+        self.rule.personalise(visit, self._for_ever(rows, rng))
+
+    def _for_ever(self, rows: NDArray[np.int64], rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        while True:
+            yield from self._batches(rng.permutation(rows), self.rule.batch_size)
 
     def _batches(self, rows: NDArray[np.int64], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         block = max(size, GATHER_ROWS // size * size)
@@ -91,6 +156,27 @@ class Trainer:
             x, y = x.to(self.device), y.to(self.device)
             for at in range(0, len(y), size):
                 yield x[at : at + size], y[at : at + size]
+
+
+def _seed_torch(seed: int, device: torch.device) -> None:
+    """Seed what a client's training draws from (dropout and the like).
+
+    Not `torch.manual_seed`: without a GPU each call queues itself, with a traceback, for a CUDA that never comes; that took
+    longer than a small client's training, and memory that was never given back.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
+
+
+def _add_pull(model: nn.Module, pull: Pull) -> None:
+    """grad += mu (w - reference)."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter - pull.reference[name], alpha=pull.mu)
 
 
 def _finite(model: nn.Module) -> bool:

@@ -87,12 +87,18 @@ class HopReport:
 
 @dataclass(frozen=True, slots=True)
 class ChainResult:
-    """A walked chain: the tensors its last client handed on, and a report of every hop that took place."""
+    """A walked chain: the tensors its last client handed on, and a report of every hop that took place.
+
+    `sent` is what its clients sent up beside the model, summed over the hops in their order (float64 for real numbers).
+    `marks` name the states that its clients now keep; they count when the round is committed.
+    """
 
     index: int
     chain: Chain
     tensors: Tensors
     hops: tuple[HopReport, ...]
+    sent: Tensors = field(default_factory=dict)
+    marks: dict[int, str] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:

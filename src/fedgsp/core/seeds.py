@@ -25,7 +25,14 @@ class Purpose(IntEnum):
     SPLIT = 6
     HOLDOUT = 7
     SUBSET = 8
+    ROUTE = 9
+    PERSONAL = 11
+    META = 12
     AUGMENT = 20
+    SHARE = 21
+    POOL = 22
+    SEED_SAMPLES = 23
+    GAN = 24
     PARTITION = 30
 
 
@@ -52,9 +59,17 @@ class Seeds:
         """Formation of groups in one round: apart from `plan`, so that groups can be kept while samples change."""
         return generator(self.seed, Purpose.GROUPS, round_)
 
+    def route(self, round_: int) -> np.random.Generator:
+        """Which of several live models each chain of a round begins with."""
+        return generator(self.seed, Purpose.ROUTE, round_)
+
     def batches(self, round_: int, client: int, visit: int, epoch: int) -> np.random.Generator:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
+
+    def personal(self, round_: int, client: int) -> np.random.Generator:
+        """What a client draws when it makes a round's model its own before it is evaluated."""
+        return generator(self.seed, Purpose.PERSONAL, round_, client)
 
     def torch(self, round_: int, client: int, visit: int) -> int:
         """What torch is seeded with before a client trains (dropout and the like)."""

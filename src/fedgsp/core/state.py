@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from fedgsp.core.tensors import Tensors, digest
 
 GLOBAL = "global"
 """The name of the one shared model of the methods that have one."""
+
+
+Yields = Literal["one", "several", "none", "personalised"]
+"""What a method ends with: one global model, several, none (clients keep their own), or one that each client adapts."""
 
 
 def beside(model: str) -> str:
@@ -22,12 +26,15 @@ class Setting:
     """What a server rule is told once, before round 1.
 
     `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
-    means all of them. The others (BatchNorm's running means, counters) are only ever averaged.
+    means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `alone` says that every
+    chain has one client, `everybody` that besides all clients train in every round.
     """
 
     clients: int = 0
     classes: int = 0
     trained: frozenset[str] | None = None
+    alone: bool = True
+    everybody: bool = True
 
     def trained_of(self, model: Tensors) -> Tensors:
         """The trained tensors of a model: those of a real-valued type that `trained` names."""
@@ -42,6 +49,8 @@ class ServerState:
     `models` are the live models by name (chains name the one they start from); `slots` are tensors that never leave the
     server (momentum, second moments, and `beside(name)`: what a model is evaluated with); `shared` are tensors sent along
     with the model (control variates, tables); `extra` is plain data (a cluster tree, counters) that survives JSON.
+    `kept` says which version of its own state each client keeps (`fedgsp.client.keep`): the files are on the clients' side,
+    their marks, which name the content, are part of what a run is.
     """
 
     round: int
@@ -49,6 +58,7 @@ class ServerState:
     slots: dict[str, Tensors] = field(default_factory=dict)
     shared: Tensors = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+    kept: dict[int, str] = field(default_factory=dict)
 
     @property
     def model(self) -> Tensors:
@@ -61,9 +71,15 @@ class ServerState:
         return tensors, self.slots.get(beside(name), {})
 
     def digest(self) -> str:
-        """A SHA-256 over the bits of every tensor of the state."""
+        """A SHA-256 over the bits of every tensor of the state, the clients' own included."""
         sha = hashlib.sha256()
         for kind, group in (("models", self.models), ("slots", self.slots), ("shared", {"": self.shared})):
             for name in sorted(group):
                 sha.update(f"{kind}/{name}={digest(group[name])}\n".encode())
+        for client in sorted(self.kept):
+            sha.update(f"kept/{client}={self.kept[client]}\n".encode())
         return sha.hexdigest()
+
+    def keeping(self, kept: dict[int, str]) -> ServerState:
+        """The same with other versions of the clients' states."""
+        return replace(self, kept=kept) if kept != self.kept else self

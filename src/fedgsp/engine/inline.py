@@ -21,15 +21,16 @@ class InlineEngine:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        with _OneThread():
+        with OneThread():
             self._walker = Walker.of(job)
 
     def run(self, plan: Plan, state: ServerState, listener: Listener, absent: Absent | None = None) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         for index in longest_first(plan, self._job.data):
             chain, at = plan.chains[index], [plan.chains[index].clients[0]]
+            bag = self._walker.bag(state.kept)
             try:
-                with _OneThread():
+                with OneThread():
                     tensors, hops = self._walker.walk(
                         plan.round,
                         chain,
@@ -38,6 +39,7 @@ class InlineEngine:
                         (absent or {}).get(index, frozenset()),
                         lambda report, index=index: listener(HopDone(plan.round, index, report)),  # type: ignore[misc]
                         lambda client, at=at: at.__setitem__(0, client),  # type: ignore[misc]
+                        bag,
                     )
             except (FedgspError, KeyboardInterrupt):
                 raise
@@ -45,12 +47,21 @@ class InlineEngine:
                 name = self._job.data.clients[at[0]]
                 raise RunFailed(f"client '{name}' failed in round {plan.round}: {type(error).__name__}: {error}.") from error
             if hops:
-                yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops)
+                yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops, bag.sent, bag.marks)
 
-    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
+    def score(
+        self,
+        state: ServerState,
+        wanted: Sequence[tuple[str, NDArray[np.int64]]],
+        owners: Sequence[int | None] | None = None,
+    ) -> list[SampleScores]:
         """See `Engine.score`."""
-        with _OneThread():
-            return [self._walker.score(*state.evaluated(name), rows) for name, rows in wanted]
+        whose = [None] * len(wanted) if owners is None else owners
+        with OneThread():
+            return [
+                self._walker.score(*state.evaluated(name), rows, owner, state.round, state.kept)
+                for (name, rows), owner in zip(wanted, whose, strict=True)
+            ]
 
     def peak_memory(self) -> dict[str, int]:
         """See `Engine.peak_memory`."""
@@ -60,7 +71,7 @@ class InlineEngine:
         """Nothing was started."""
 
 
-class _OneThread:
+class OneThread:
     """One math thread and a private random state, the caller's put back afterwards."""
 
     def __enter__(self) -> None:

@@ -7,23 +7,30 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
+from fedgsp.core.tensors import Tensors
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.evaluate.forward import SampleScores
+from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
 from fedgsp.models.task import Task
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for every chain of a run."""
+    """What is the same for every chain of a run; `store` is where clients keep their states, if the rule has such.
+
+    Clients `at_server` are the server's own samples: nothing is sent to or from them.
+    """
 
     model: ModelSpec
     rule: SGD
@@ -31,6 +38,9 @@ class Job:
     data: FederatedData
     seeds: Seeds
     device: str = "cpu"
+    store: ClientStore | None = None
+    at_server: frozenset[int] = frozenset()
+    kernel: Kernel = PLAIN
 
     def fresh_model(self) -> nn.Module:
         """A model with what the rule adds to it, on the CPU, its weights still to be loaded."""
@@ -40,6 +50,14 @@ class Job:
         """What the rule adds to a model for this data."""
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
         return self.rule.equip(model, example)
+
+    def beside_model(self) -> tuple[Tensors, Tensors]:
+        """What the rule has every client keep between visits, and what it has every hop send beside the model, by example."""
+        if type(self.rule).keeps is SGD.keeps and type(self.rule).sends is SGD.sends:
+            return {}, {}
+        with torch.random.fork_rng(devices=[]):
+            model = self.fresh_model()
+        return self.rule.keeps(model), self.rule.sends(model)
 
 
 @dataclass(frozen=True)
@@ -78,8 +96,16 @@ class Engine(Protocol):
         """
         ...
 
-    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
-        """Per-sample scores of (model name, rows), for each of `wanted`."""
+    def score(
+        self,
+        state: ServerState,
+        wanted: Sequence[tuple[str, NDArray[np.int64]]],
+        owners: Sequence[int | None] | None = None,
+    ) -> list[SampleScores]:
+        """Per-sample scores of (model name, rows), for each of `wanted`.
+
+        `owners` names for each of them the client, if any, that makes the model its own before (`SGD.personalise`).
+        """
         ...
 
     def peak_memory(self) -> dict[str, int]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.client.keep import sums_like
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState, beside
@@ -96,6 +97,7 @@ class PoolEngine:
 
         self._job = job
         self._board = _Board()
+        _, self._beside = lay_out(sums_like(job.beside_model()[1]))
         self._data = SharedData(job.data)
         bare = replace(job, data=None)  # type: ignore[arg-type]  # the data travels as a recipe
         self._setup = cloudpickle.dumps((bare, self._data.recipe()))
@@ -116,7 +118,7 @@ class PoolEngine:
         pending = deque(longest_first(plan, self._job.data))
         attempts = dict.fromkeys(pending, 0)
         left = len(pending)
-        size = self._board.largest
+        size = self._board.largest + self._beside
 
         def make(index: int, worker: _Worker) -> WalkTask:
             chain = plan.chains[index]
@@ -126,6 +128,7 @@ class PoolEngine:
             return WalkTask(
                 index, plan.round, chain, self._board.models[chain.start], self._board.shared,
                 (absent or {}).get(index, frozenset()), worker.slot * size, size,
+                {client: state.kept[client] for client in chain.clients if client in state.kept},
             )  # fmt: skip
 
         def again(index: int, client: int | None, cause: str, trace: str | None) -> None:
@@ -146,7 +149,8 @@ class PoolEngine:
                         self._hand_out(pending, make)
                     if message.hops:
                         chain = plan.chains[message.index]
-                        yield ChainResult(message.index, chain, worker.outbox.tensors(message.layout), message.hops)
+                        tensors, sent = worker.outbox.tensors(message.layout), worker.outbox.tensors(message.sent)
+                        yield ChainResult(message.index, chain, tensors, message.hops, sent, message.marks)
                 elif isinstance(message, Broke):
                     if message.expected is not None:
                         raise message.expected
@@ -154,22 +158,30 @@ class PoolEngine:
                 elif isinstance(message, _Died) and message.task is not None:
                     again(message.task.index, message.client, message.cause, None)
 
-    def score(self, state: ServerState, wanted: Sequence[tuple[str, NDArray[np.int64]]]) -> list[SampleScores]:
+    def score(
+        self,
+        state: ServerState,
+        wanted: Sequence[tuple[str, NDArray[np.int64]]],
+        owners: Sequence[int | None] | None = None,
+    ) -> list[SampleScores]:
         """See `Engine.score`: rows are cut into tasks of whole chunks, so the cut never changes a bit."""
+        whose = [None] * len(wanted) if owners is None else owners
         views = {name for name, _ in wanted}
         self._board.show(state, frozenset(state.slots.keys() & (views | {beside(name) for name in views})))
         cuts = [
             (which, name, rows[at : at + SCORE_ROWS])
             for which, (name, rows) in enumerate(wanted)
-            for at in range(0, len(rows), SCORE_ROWS)
+            for at in range(0, len(rows), SCORE_ROWS if whose[which] is None else max(1, len(rows)))  # one task an owner
         ]
         pending, found, deaths = deque(range(len(cuts))), dict[int, SampleScores](), 0
 
         def make(index: int, worker: _Worker) -> ScoreTask:
-            _, name, rows = cuts[index]
+            which, name, rows = cuts[index]
             board = self._board
             layout = board.models[name] if name in board.models else board.slots[name]
-            return ScoreTask(index, layout, board.slots.get(beside(name), {}), rows)
+            owner = whose[which]
+            kept = {owner: state.kept[owner]} if owner is not None and owner in state.kept else {}
+            return ScoreTask(index, layout, board.slots.get(beside(name), {}), rows, owner, state.round, kept)
 
         while len(found) < len(cuts):
             self._hand_out(pending, make)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedgsp.client.keep import Bag, ClientStore
 from fedgsp.client.train import Trainer, load_tensors, model_tensors
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.tensors import Tensors
@@ -24,13 +25,19 @@ class Walker:
     """One process's model and data, ready to walk chains and to evaluate."""
 
     trainer: Trainer
+    store: ClientStore | None = None
+    at_server: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, job: Job) -> Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
         model = job.fresh_model().to(device)
-        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds))
+        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds, job.kernel), job.store, job.at_server)
+
+    def bag(self, kept: Mapping[int, str]) -> Bag:
+        """What a chain will carry beside its model, from the committed states of its clients."""
+        return Bag(self.store, kept)
 
     def walk(
         self,
@@ -41,11 +48,14 @@ class Walker:
         absent: frozenset[int],
         on_hop: Callable[[HopReport], None],
         on_train: Callable[[int], None] = lambda client: None,
+        bag: Bag | None = None,
     ) -> tuple[Tensors, tuple[HopReport, ...]]:
         """The tensors that the last client hands on (sharing the model's memory) and a report of every hop.
 
-        A failing hop raises: here a failure is a bug or a lack of memory, so the caller decides about the whole chain.
+        A failing hop raises: here a failure is a bug or a lack of memory, so the caller decides about the whole chain. What the
+        clients keep and send beside the model is in `bag` afterwards.
         """
+        bag = Bag() if bag is None else bag
         load_tensors(self.trainer.model, start)
         manager = GroupManager(chain, Policy(on_failure="stop"), absent)
         actions = manager.step(Begin(), 0.0)
@@ -56,17 +66,32 @@ class Walker:
                     return model_tensors(self.trainer.model), action.hops
                 if isinstance(action, Train):
                     on_train(action.stop.client)
-                    report = self.trainer.visit(round_, action.stop, start, shared, first=not trained)
+                    report = self.trainer.visit(round_, action.stop, start, shared, not trained, bag)
                     trained = True
+                    if action.stop.client in self.at_server:
+                        report = replace(report, bytes_down=0, bytes_up=0)
                     on_hop(report)
                     actions = manager.step(Trained(action.stop.hop, action.attempt, None, report), 0.0)
 
-    def score(self, tensors: Tensors, beside: Tensors, rows: NDArray[np.int64]) -> SampleScores:
-        """Per-sample scores of a model on some rows; `beside` is what the local rule needs to evaluate it."""
+    def score(
+        self,
+        tensors: Tensors,
+        beside: Tensors,
+        rows: NDArray[np.int64],
+        owner: int | None = None,
+        round_: int = 0,
+        kept: Mapping[int, str] | None = None,
+    ) -> SampleScores:
+        """Per-sample scores of a model on some rows; `beside` is what the local rule needs to evaluate it.
+
+        With an `owner`, that client makes the model of round `round_` its own first, by what it has `kept` between its visits.
+        """
         trainer = self.trainer
         load_tensors(trainer.model, tensors)
         trainer.rule.pose(trainer.model, beside)
-        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device)
+        if owner is not None:
+            trainer.personalise(round_, owner, self.bag(kept or {}))
+        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device, trainer.fused)
 
 
 def peak_memory_bytes() -> int:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -29,7 +29,10 @@ from fedgsp.evaluate.forward import SampleScores
 
 @dataclass(frozen=True)
 class WalkTask:
-    """Walk a chain from the model laid out on the board, and leave the result in the outbox at `outbox_at`."""
+    """Walk a chain from the model laid out on the board, and leave the result in the outbox at `outbox_at`.
+
+    `kept` are the committed states of the chain's clients.
+    """
 
     index: int
     round: int
@@ -39,16 +42,20 @@ class WalkTask:
     absent: frozenset[int]
     outbox_at: int
     outbox_size: int
+    kept: dict[int, str]
 
 
 @dataclass(frozen=True)
 class ScoreTask:
-    """Score a model laid out on the board on some rows."""
+    """Score a model laid out on the board on some rows, made its own by the client `owner` first, if there is one."""
 
     index: int
     model: Layout
     beside: Layout
     rows: NDArray[np.int64]
+    owner: int | None = None
+    round: int = 0
+    kept: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,10 +81,12 @@ class Hopped:
 
 @dataclass(frozen=True)
 class Walked:
-    """A chain is walked; its tensors lie in the outbox."""
+    """A chain is walked; its tensors, and the sum of what was sent beside them, lie in the outbox."""
 
     index: int
     layout: Layout
+    sent: Layout
+    marks: dict[int, str]
     hops: tuple[HopReport, ...]
     peak_memory: int
 
@@ -130,18 +139,22 @@ def _serve(task: WalkTask | ScoreTask, walker: Walker, board: Region, outbox: Re
 
     try:
         if isinstance(task, ScoreTask):
-            scores = walker.score(board.tensors(task.model), board.tensors(task.beside), task.rows)
+            model, beside = board.tensors(task.model), board.tensors(task.beside)
+            scores = walker.score(model, beside, task.rows, task.owner, task.round, task.kept)
             connection.send(Scored(task.index, scores, peak_memory_bytes()))
             return
+        bag = walker.bag(task.kept)
         tensors, hops = walker.walk(
             task.round, task.chain, board.tensors(task.start), board.tensors(task.shared), task.absent,
-            lambda report: connection.send(Hopped(task.index, report)), on_train,
+            lambda report: connection.send(Hopped(task.index, report)), on_train, bag,
         )  # fmt: skip
         layout, end = lay_out(tensors, task.outbox_at)
+        sent, end = lay_out(bag.sent, end)
         if end > task.outbox_at + task.outbox_size:
-            raise ValueError("the chain handed on more than the model it started from")
+            raise ValueError("the chain handed on more than the model it started from and what its rule says it sends")
         outbox.write(tensors, layout)
-        connection.send(Walked(task.index, layout, hops, peak_memory_bytes()))
+        outbox.write(bag.sent, sent)
+        connection.send(Walked(task.index, layout, sent, bag.marks, hops, peak_memory_bytes()))
     except Exception as error:
         expected = error if isinstance(error, FedgspError) else None
         connection.send(Broke(task.index, client, f"{type(error).__name__}: {error}", expected, traceback.format_exc()))

@@ -24,7 +24,10 @@ from fedgsp.plan.pairs import PairSummary, summarise_pairs
 from fedgsp.plan.planner import Grouped, Planner, Schedule
 from fedgsp.plan.privacy import private_counts
 from fedgsp.plan.profiling import feature_profiles, quantile_profiles
+from fedgsp.plan.sequence import OneChain, Switch
 from fedgsp.plan.stratified import Stratified
+from fedgsp.plan.superclients import Superclients
+from fedgsp.plan.with_pool import WithPool
 from fedgsp.plan.within import balanced_within
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "Linear",
     "Log",
     "Mediators",
+    "OneChain",
     "PairSummary",
     "PairwiseSum",
     "Planner",
@@ -54,6 +58,9 @@ __all__ = [
     "Schedule",
     "Singletons",
     "Stratified",
+    "Superclients",
+    "Switch",
+    "WithPool",
     "balanced_within",
     "cpd",
     "deal",

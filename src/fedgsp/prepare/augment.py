@@ -48,10 +48,7 @@ class Augment(ABC):
 
     def prepare(self, data: FederatedData, clients: NDArray[np.int64], data_seed: int) -> Prepared:
         """Augment (and thin out) the training part of `clients`."""
-        if not data.classes:
-            raise InputError("augmentation balances classes, and this data has none (it is a regression).")
-        if len(data.sample_shape) not in (2, 3):
-            raise InputError(f"augmentation turns and shifts images; samples of shape {data.sample_shape} are none.")
+        require_images("augmentation", data)
         ratios = self.ratios(data.profiles(clients).counts.sum(axis=0).astype(np.int64))
         chosen, background = set(clients.tolist()), self._background(data)
         rows_of: list[Rows] = []
@@ -72,14 +69,7 @@ class Augment(ABC):
                     made.append(transformed(np.asarray(data.features[row]), rng, background))
                     origins.append(row)
             rows_of.append(np.concatenate([rows[copies > 0], np.asarray(new, dtype=np.int64)]))
-        added = np.asarray(made, dtype=data.features.dtype).reshape(len(made), *data.sample_shape)
-        prepared = replace(
-            data,
-            features=np.concatenate([data.features, added]) if made else data.features,
-            labels=np.concatenate([data.labels, data.labels[origins]]) if made else data.labels,
-            train=Part.of(rows_of),
-            memo=None,
-        )
+        prepared = with_more_rows(data, rows_of, made, np.asarray(data.labels)[origins].tolist())
         dropped = len(data.train.rows) + len(made) - len(prepared.train.rows)
         note = f"augmentation added {len(made)} training samples and left out {dropped}, of {len(data.train.rows)}."
         return Prepared(prepared, 2 * COUNT_BYTES * data.classes * len(clients), (note,))
@@ -87,12 +77,7 @@ class Augment(ABC):
     def _background(self, data: FederatedData) -> float:
         if self.background is not None:
             return self.background * data.divisor
-        images = np.asarray(data.features[np.sort(data.train.rows[:64])])
-        border = np.concatenate(
-            [part.ravel() for part in (images[..., 0, :], images[..., -1, :], images[..., :, 0], images[..., :, -1])]
-        )
-        values, counts = np.unique(border, return_counts=True)
-        return float(values[np.argmax(counts)])
+        return background_of(data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +123,36 @@ class AugmentZScore(Augment):
         result[there[low]] = np.maximum(1.0, (mean - spread * np.sqrt(z[low] * tau_a)) / c[low])
         result[there[high]] = (mean + spread * np.sqrt(z[high] * self.tau_d)) / c[high]
         return result
+
+
+def require_images(who: str, data: FederatedData) -> None:
+    """Refuse data that has no classes to balance or no images to transform."""
+    if not data.classes:
+        raise InputError(f"{who} balances classes, and this data has none (it is a regression).")
+    if len(data.sample_shape) not in (2, 3):
+        raise InputError(f"{who} turns and shifts images; samples of shape {data.sample_shape} are none.")
+
+
+def background_of(data: FederatedData) -> float:
+    """The commonest value on the border of the first training images, as stored."""
+    images = np.asarray(data.features[np.sort(data.train.rows[:64])])
+    border = np.concatenate(
+        [part.ravel() for part in (images[..., 0, :], images[..., -1, :], images[..., :, 0], images[..., :, -1])]
+    )
+    values, counts = np.unique(border, return_counts=True)
+    return float(values[np.argmax(counts)])
+
+
+def with_more_rows(data: FederatedData, rows_of: list[Rows], made: list[NDArray[Any]], labels: list[int]) -> FederatedData:
+    """The same federation with new samples at the end of the arrays, and these training rows for every client."""
+    added = np.asarray(made, dtype=data.features.dtype).reshape(len(made), *data.sample_shape)
+    return replace(
+        data,
+        features=np.concatenate([data.features, added]) if made else data.features,
+        labels=np.concatenate([data.labels, np.asarray(labels, dtype=data.labels.dtype)]) if made else data.labels,
+        train=Part.of(rows_of),
+        memo=None,
+    )
 
 
 def _wanted(ratios: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.data.federated import FederatedData
+from fedgsp.data.federated import FederatedData, Rows
+
+LABEL_BYTES = 4
+"""A class label on the wire."""
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Samples that the server trains the initial model on before round 1, and for how many epochs."""
+
+    rows: Rows
+    epochs: int
 
 
 @dataclass(frozen=True)
 class Prepared:
     """What a preparation leaves behind.
 
-    `data` is what clients train on: rows may have been added at the end of the arrays or left out of a client's training
-    part, none moved, so that test and validation rows are still where they were. `bytes` were sent for it, down and up.
+    `data` is what clients train on: rows may have been added at the end of the arrays, left out of a client's training part or
+    put into several, none moved, so that test and validation rows are still where they were. `bytes` were sent for it,
+    down and up. Clients `set_aside` have no further part in the run: they neither train nor are they judged. `warm_up` changes
+    the initial weights. `at_server` are numbers of clients that were added at the end of `data`: the server's own samples,
+    which train like a client's but to and from which nothing is sent.
+    `server_rows` are rows of `data` that the server holds as well, for rules that train there (`fedgsp.server.Meta`).
     """
 
     data: FederatedData
     bytes: int = 0
     notes: tuple[str, ...] = ()
+    set_aside: tuple[int, ...] = ()
+    warm_up: WarmUp | None = None
+    at_server: tuple[int, ...] = ()
+    server_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class Preparation(Protocol):
@@ -30,3 +49,29 @@ class Preparation(Protocol):
     def prepare(self, data: FederatedData, clients: NDArray[np.int64], data_seed: int) -> Prepared:
         """A pure function of its arguments; `clients` are those that may train, the others' data is not touched."""
         ...
+
+
+def sample_bytes(data: FederatedData) -> int:
+    """What one raw sample is on the wire: its features as they are stored, and its label."""
+    return int(np.prod(data.sample_shape, dtype=np.int64)) * data.features.dtype.itemsize + LABEL_BYTES
+
+
+def level_for(counts: NDArray[np.int64], budget: int) -> int:
+    """The largest level L with sum_y min(counts_y, L) <= budget: as many of each class as there are, up to the same number."""
+    level = 0
+    for step in np.unique(counts[counts > 0]).tolist():
+        above = int((counts > level).sum())
+        spent = int(np.minimum(counts, level).sum())
+        reach = min(step, level + (budget - spent) // above)
+        level = reach
+        if reach < step:
+            break
+    return level
+
+
+def drawn_by_class(
+    labels: NDArray[np.int64], rows: Rows, level: int, rng: np.random.Generator
+) -> Rows:  # fmt: skip
+    """At most `level` rows of each class, drawn at random, sorted."""
+    chosen = [rng.permutation(rows[labels == label])[:level] for label in np.unique(labels)]
+    return np.sort(np.concatenate(chosen)) if chosen else rows[:0]

@@ -53,6 +53,7 @@ def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
         "models": sorted(state.models),
         "slots": sorted(state.slots),
         "extra": state.extra,
+        "kept": {str(client): mark for client, mark in sorted(state.kept.items())},
         "identity": bookmark.identity,
         "numerics": bookmark.numerics,
         "journal_bytes": bookmark.journal_bytes,
@@ -99,7 +100,8 @@ def load(path: Path) -> tuple[ServerState, Bookmark]:
     for key, tensor in tensors.items():
         kind, name, member = key.split("|", 2)
         groups[kind][name][member] = tensor
-    state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"])
+    kept = {int(client): mark for client, mark in facts.get("kept", {}).items()}
+    state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"], kept)
     return state, Bookmark(facts["identity"], facts["numerics"], facts["journal_bytes"], facts["plans_bytes"])
 
 

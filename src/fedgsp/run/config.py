@@ -26,6 +26,7 @@ class RunSection:
     """How long, with which seed, on what, and how it is judged.
 
     `evaluate_on` names the part that the figures are about; on "validation" test samples are not looked at, for tuning.
+    `fast` says whether clients train by the fast path: whenever there is one ("auto"), or else not at all ("on"), or never.
     """
 
     rounds: int = 60
@@ -37,6 +38,7 @@ class RunSection:
     stop_at_target: bool = False
     holdout_clients: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
+    fast: Literal["auto", "on", "off"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -115,27 +117,27 @@ class RunConfig:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def parse_toml(text: str, where: str) -> RunConfig:
-    """A configuration from TOML text, refused with a sentence where it makes no sense."""
+def parse_toml(text: str, where: str, method: Method | None = None) -> RunConfig:
+    """A configuration from TOML text, refused with a sentence where it makes no sense; `method` takes the place of its own."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where} is not valid TOML: {error}.") from error
-    return from_dict(table, where)
+    return from_dict(table, where, method)
 
 
-def read_config(path: Path) -> RunConfig:
-    """A configuration from a file."""
+def read_config(path: Path, method: Method | None = None) -> RunConfig:
+    """A configuration from a file; `method`, given in Python, takes the place of what the file says, which may not be found."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file in UTF-8.") from error
-    return parse_toml(text, str(path))
+    return parse_toml(text, str(path), method)
 
 
-def from_dict(table: dict[str, Any], where: str) -> RunConfig:
+def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -> RunConfig:
     """A configuration from plain data."""
     schema = table.get("schema", SCHEMA)
     if schema != SCHEMA:
@@ -144,7 +146,9 @@ def from_dict(table: dict[str, Any], where: str) -> RunConfig:
     for name in table.keys() - sections.keys() - {"schema", "method"}:
         raise InputError(f"{where} has no section '{name}': {did_you_mean(name, [*sections, 'method'])}")
     values: dict[str, Any] = {name: _section(cls, table.get(name, {}), f"{where} [{name}]") for name, cls in sections.items()}
-    if "method" in table:
+    if method is not None:
+        values["method"] = method
+    elif "method" in table:
         values["method"] = Method.decode(table["method"])
     return RunConfig(**values)
 

@@ -3,6 +3,7 @@
 config.toml        resolved and complete: `fedgsp run DIR/config.toml` repeats the run
 journal.jsonl      a line a round      plans.jsonl   who trained with whom      events.jsonl   what happened when
 checkpoint/        the last two rounds' states       result.json, model.safetensors   what came out
+clients/           what clients keep between visits, for rules that have such
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Any, Protocol
 
 from safetensors.torch import save as save_safetensors
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import ServerState
+from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.methods import Method
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
 from fedgsp.run.config import RunConfig, read_config
@@ -46,16 +49,19 @@ class Recorder(Protocol):
 
 
 class NoRecord:
-    """A run that leaves no files."""
+    """A run that leaves no files; clients keep their states in `store`, if the rule has such."""
 
-    def __init__(self, state: ServerState) -> None:
+    def __init__(self, state: ServerState, store: ClientStore | None = None) -> None:
         self.committed = state
+        self._store = store
 
     def event(self, kind: str, *, sync: bool = True, **facts: Any) -> None:
         """Forget it."""
 
     def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
         """Only remember the state."""
+        if self._store is not None:
+            self._store.retire(self.committed.kept, state.kept)
         self.committed = state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
@@ -68,6 +74,8 @@ class RunDirectory:
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self.committed: ServerState
+        self._before: dict[int, str] = {}  # what clients kept when the checkpoint before the committed one was made
+        self._store: ClientStore | None = None
         self._lock = lock
         self._identity = ""
         self._numerics: dict[str, Any] = {}
@@ -95,9 +103,9 @@ class RunDirectory:
             raise InputError(f"{path} is not a run directory: it has no config.toml.")
         return cls(path, _locked(path))
 
-    def config(self) -> RunConfig:
-        """What the run was told."""
-        return read_config(self.path / "config.toml")
+    def config(self, method: Method | None = None) -> RunConfig:
+        """What the run was told; a method given in Python takes the place of the one it names."""
+        return read_config(self.path / "config.toml", method)
 
     def write_config(self, config: RunConfig) -> None:
         """Record what the run is told from now on."""
@@ -111,12 +119,14 @@ class RunDirectory:
         clients: tuple[str, ...],
         bookmark: Bookmark | None,
         event: dict[str, Any],
+        store: ClientStore | None = None,
     ) -> None:
         """Open the logs: anew, with a checkpoint of the first state, or cut back to where a checkpoint says they stood.
 
-        `event` is what events.jsonl is told about it.
+        `event` is what events.jsonl is told about it; `store` is where clients keep their states.
         """
         self._identity, self._numerics, self.committed = identity, numerics, state
+        self._store = store
         self._journal = LineLog(self.path / "journal.jsonl", keep=bookmark.journal_bytes if bookmark else 0)
         self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
         self._events = LineLog(self.path / "events.jsonl", keep=None if bookmark else 0)
@@ -124,6 +134,7 @@ class RunDirectory:
         for folder in (self.path, self.path / "checkpoint"):
             for scratch in folder.glob(".*.tmp"):  # what a killed process had begun to write
                 scratch.unlink(missing_ok=True)
+        self._sweep_states()
         self.event(**event)
         if bookmark is None:
             self._plans.append({"schema": SCHEMA, "clients": list(clients)}, sync=True)
@@ -135,20 +146,25 @@ class RunDirectory:
         self._events.append({"event": kind, **facts}, sync=sync)
 
     def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
-        """Journal and plan first, then the checkpoint that makes them count."""
+        """Journal and plan first, then the checkpoint that makes them count; then what no checkpoint needs is dropped."""
         assert self._journal is not None
         assert self._plans is not None
         self._journal.append(entry, sync=True)
         self._plans.append(plan_record(plan), sync=True)
         self._save(state)
-        self.committed = state
+        if self._store is not None:
+            self._store.retire(self._before, self.committed.kept)
+        self._before, self.committed = self.committed.kept, state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
-        """model.safetensors (for one global model) and result.json."""
+        """model.safetensors (the global model), model-NAME.safetensors (others that are live) and result.json."""
+        files = {name: model_file(name) for name in state.models}
+        for stale in self.path.glob("model*.safetensors"):
+            if stale.name not in files.values():  # a model that was live when the run ended before, and is no more
+                stale.unlink(missing_ok=True)
         for name, tensors in state.models.items():
-            file = "model.safetensors" if len(state.models) == 1 else f"model-{name}.safetensors"
             contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
-            write_whole(self.path / file, save_safetensors(contiguous, metadata={"round": str(state.round)}))
+            write_whole(self.path / files[name], save_safetensors(contiguous, metadata={"round": str(state.round)}))
         write_whole(self.path / "result.json", json.dumps(facts, indent=2, allow_nan=False).encode() + b"\n")
 
     def latest(self, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
@@ -163,6 +179,19 @@ class RunDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _sweep_states(self) -> None:
+        """Drop the clients' states that belong to no checkpoint: a killed process had written them for a round to come."""
+        if self._store is None:
+            return
+        referred = [self.committed.kept]
+        for path in checkpoint.candidates(self.path / "checkpoint"):
+            with suppress(InputError):
+                state, _ = checkpoint.load(path)
+                referred.append(state.kept)
+                if state.round < self.committed.round:
+                    self._before = state.kept
+        self._store.sweep(referred)
 
     def _save(self, state: ServerState) -> None:
         assert self._journal is not None
@@ -204,6 +233,11 @@ def read_journal(run: Path, bookmark: Bookmark) -> list[dict[str, Any]]:
         return list(read_lines(run / "journal.jsonl", bookmark.journal_bytes))
     except ValueError as error:
         raise InputError(f"{run / 'journal.jsonl'} is damaged: {error}.") from error
+
+
+def model_file(name: str) -> str:
+    """The file that a live model is left in when the run ends."""
+    return "model.safetensors" if name == GLOBAL else f"model-{name}.safetensors"
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.core.errors import InputError, RunFailed, Terminated
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
@@ -24,6 +25,7 @@ from fedgsp.models import Task
 from fedgsp.run.config import RunConfig
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory, read_journal
 from fedgsp.run.files import CannotWrite, read_lines
+from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
 from fedgsp.run.report import figures, versions
@@ -51,15 +53,17 @@ class Objects:
 def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) -> RunResult:
     """A new run, in a new directory (or, with `out` None, without any files)."""
     state = setup.first
-    if out is None:
-        return _drive(setup, [], NoRecord(state), None, observers)
-    directory = RunDirectory.create(out)
-    try:
-        directory.write_config(setup.config)
-        directory.begin(state, identity_of(setup), _numerics(setup), setup.data.clients, None, _started(setup))
-        return _drive(setup, [], directory, out, observers)
-    finally:
-        directory.close()
+    with client_store(setup, out) as store:
+        if out is None:
+            return _drive(setup, [], NoRecord(state, store), None, observers, store)
+        check_room(setup, out)
+        directory = RunDirectory.create(out)
+        try:
+            directory.write_config(setup.config)
+            directory.begin(state, identity_of(setup), _numerics(setup), setup.job.data.clients, None, _started(setup), store)
+            return _drive(setup, [], directory, out, observers, store)
+        finally:
+            directory.close()
 
 
 def resume(
@@ -75,7 +79,7 @@ def resume(
     """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped."""
     directory = RunDirectory.open(path)
     try:
-        config = directory.config()
+        config = directory.config(objects.method)
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
@@ -97,10 +101,12 @@ def resume(
         if options.rounds != config.run.rounds:
             directory.write_config(replace(config, run=replace(config.run, rounds=options.rounds)))
         resumed = {"kind": "resumed", "at": time.time(), "round": state.round, "versions": versions()}
-        directory.begin(
-            state, identity, _numerics(setup), setup.data.clients, bookmark, _started(setup) if bookmark is None else resumed
-        )
-        return _drive(setup, journal, directory, path, observers)
+        opening = _started(setup) if bookmark is None else resumed
+        with client_store(setup, path) as store:
+            check_states(store, state.kept, path)
+            check_room(setup, path)
+            directory.begin(state, identity, _numerics(setup), setup.job.data.clients, bookmark, opening, store)
+            return _drive(setup, journal, directory, path, observers, store)
     finally:
         directory.close()
 
@@ -110,7 +116,7 @@ def _recorded_ending(path: Path, state: ServerState, rounds: int) -> dict[str, A
     with suppress(OSError, ValueError):
         facts: dict[str, Any] = json.loads((path / "result.json").read_text())
         done = facts["status"] == "target" or (facts["status"] == "finished" and state.round == rounds)
-        if done and facts["state"] == state.digest() and (path / "model.safetensors").exists():
+        if done and facts["state"] == state.digest() and any(path.glob("model*.safetensors")):
             return facts
     return None
 
@@ -126,7 +132,12 @@ def _reopened(
 
 
 def _drive(
-    setup: Setup, journal: list[dict[str, Any]], recorder: Recorder, out: Path | None, observers: Sequence[Observer]
+    setup: Setup,
+    journal: list[dict[str, Any]],
+    recorder: Recorder,
+    out: Path | None,
+    observers: Sequence[Observer],
+    store: ClientStore | None = None,
 ) -> RunResult:
     """Run the loop and leave an ending behind: finished, at the target, interrupted, or failed with the last good model."""
     began = time.perf_counter()
@@ -142,7 +153,7 @@ def _drive(
     try:
         announce(observers, setup, journal)
         if recorder.committed.round < setup.config.run.rounds and not _stopped_at_target(setup, journal):
-            engine = setup.engine()
+            engine = setup.engine(store)
             train_rounds(setup, engine, recorder.committed, journal, recorder, observers)
             peaks = engine.peak_memory()
         result = ending("target" if _stopped_at_target(setup, journal) else "finished")
@@ -179,6 +190,7 @@ def _result(
         "status": status,
         "cause": cause,
         "method": setup.config.method.name,
+        "yields": setup.config.method.yields,
         "rounds": state.round,
         "final": summary.final,
         "best": summary.best,
@@ -222,7 +234,7 @@ def identity_of(setup: Setup) -> str:
 
 def _numerics(setup: Setup) -> dict[str, Any]:
     """What may change bits and is therefore fixed for the run."""
-    return {"kernel": "plain", "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
+    return {"kernel": setup.job.kernel.name, "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
 
 
 def check_same_run(path: Path, theirs: str, ours: str) -> None:

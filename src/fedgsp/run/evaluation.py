@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -25,24 +26,27 @@ def evaluate_state(
     judged: Clients,
     held_out: Clients,
     evaluate_on: Literal["test", "validation"] = "test",
+    personal: bool = False,
 ) -> dict[str, Any]:
     """Figures for the journal: test, validation (where carved out) and the clients that never train (all their samples).
 
-    On "validation" (tuning) nothing but that part is looked at, so that test data cannot sway a choice.
+    On "validation" (tuning) nothing but that part is looked at, so that test data cannot sway a choice. With `personal` every
+    client makes the model its own first, on its training samples; those that never train are then judged on test samples only.
     """
     figures: dict[str, Any] = {}
     part = data.test if evaluate_on == "test" else data.validation
-    tested = summarise(client_scores(engine, server, state, data, judged, part))
+    tested = summarise(client_scores(engine, server, state, data, judged, part, personal))
     if tested is not None:
         figures.update(tested.as_dict())
         figures[f"{evaluate_on}_clients"] = figures.pop("clients")
         figures[f"{evaluate_on}_samples"] = figures.pop("samples")
     if evaluate_on == "test":
-        validation = summarise(client_scores(engine, server, state, data, judged, data.validation))
+        validation = summarise(client_scores(engine, server, state, data, judged, data.validation, personal))
         if validation is not None:
             figures["validation"] = validation.as_dict()
-        if len(held_out):
-            unseen = summarise(client_scores(engine, server, state, data, held_out, every_row(data)))
+        if len(held_out) and server.yields != "none":  # who never trained has no model of its own
+            rows = data.test if personal else every_row(data)
+            unseen = summarise(client_scores(engine, server, state, data, held_out, rows, personal))
             figures["holdout"] = unseen.as_dict() if unseen is not None else None
     for name, value in figures.items():
         if isinstance(value, float) and not np.isfinite(value):
@@ -53,16 +57,28 @@ def evaluate_state(
 
 
 def client_scores(
-    engine: Engine, server: ServerRule, state: ServerState, data: FederatedData, clients: Clients, part: Part
+    engine: Engine,
+    server: ServerRule,
+    state: ServerState,
+    data: FederatedData,
+    clients: Clients,
+    part: Part,
+    personal: bool = False,
 ) -> ClientScores:
-    """Per-client scores on one part, each client on the model that the server rule shows it."""
+    """Per-client scores on one part, each client on the model that the server rule shows it (or, `personal`, makes of it)."""
     wanted, owners = [], []
-    for view in server.views(state):
-        members = clients if view.clients is None else np.intersect1d(clients, view.clients)
+    views = server.views(state)
+    claimed = [k for view in views for k in view.clients or ()]
+    for view in views:
+        members = np.setdiff1d(clients, claimed) if view.clients is None else np.intersect1d(clients, view.clients)
         chosen = part.take(members)
         wanted.append((view.model, chosen.rows))
         owners.append((members, chosen.sizes))
-    found = engine.score(state, wanted)
+    if personal:
+        each = [share for view, who in zip(wanted, owners, strict=True) for share in _alone(view, who)]
+        found = engine.score(state, [(name, rows) for name, rows, _ in each], [owner for _, _, owner in each])
+    else:
+        found = engine.score(state, wanted)
     members = np.concatenate([who for who, _ in owners])
     sizes = np.concatenate([size for _, size in owners])
     joined = SampleScores(
@@ -70,6 +86,16 @@ def client_scores(
         {name: np.concatenate([scores.metrics[name] for scores in found]) for name in found[0].metrics},
     )
     return per_client(joined, members, sizes, data.sizes[members])
+
+
+def _alone(
+    wanted: tuple[str, NDArray[np.int64]], owners: tuple[Clients, NDArray[np.int64]]
+) -> Iterator[tuple[str, NDArray[np.int64], int]]:
+    """One view's rows client by client."""
+    (name, rows), (members, sizes) = wanted, owners
+    ends = np.cumsum(sizes)
+    for client, size, end in zip(members, sizes, ends, strict=True):
+        yield name, rows[end - size : end], int(client)
 
 
 def every_row(data: FederatedData) -> Part:

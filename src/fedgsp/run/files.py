@@ -1,63 +1,16 @@
-"""Writing that survives: whole files by write, fsync, rename; lines by append and fsync. Every failure is one sentence."""
+"""The logs of a run: lines by append and fsync. Every failure is one sentence; whole files are `fedgsp.core.files`."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedgsp.core.errors import RunFailed
+from fedgsp.core.files import CannotWrite, explained, sync_folder, write_all, write_whole
 
-
-class CannotWrite(RunFailed):
-    """A file of the run cannot be written; what was there before is untouched."""
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into a sentence with what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what = f"the disk is full, {path} could not be written; free some space"
-        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            what = f"{path} may not be written ({error.strerror}); make its folder writable"
-        else:
-            what = f"{path} could not be written ({error.strerror})"
-        raise CannotWrite(f"{what}. Nothing of the last finished round is lost: fedgsp resume goes on from there.") from error
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file by new content so that a reader, or a crash, sees the old or the new one and nothing between."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with explained(path):
-        try:
-            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            try:
-                _write_all(descriptor, content)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            scratch.replace(path)
-            sync_folder(path.parent)
-        except BaseException:
-            with suppress(OSError):
-                scratch.unlink(missing_ok=True)
-            raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+__all__ = ["CannotWrite", "LineLog", "explained", "read_lines", "sync_folder", "write_whole"]
 
 
 class LineLog:
@@ -79,7 +32,7 @@ class LineLog:
         """Add a line; with `sync` it is on the disk when this returns."""
         line = json.dumps(record, separators=(",", ":"), allow_nan=False)
         with explained(self.path):
-            _write_all(self._descriptor, line.encode() + b"\n")
+            write_all(self._descriptor, line.encode() + b"\n")
             if sync:
                 os.fsync(self._descriptor)
 
@@ -96,9 +49,3 @@ def read_lines(path: Path, limit: int | None = None) -> Iterator[dict[str, Any]]
         content = file.read() if limit is None else file.read(limit)
     for line in content.split(b"\n")[:-1]:
         yield json.loads(line)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]

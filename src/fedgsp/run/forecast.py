@@ -14,7 +14,8 @@ from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
 from fedgsp.methods import Method
-from fedgsp.run.setup import Setup
+from fedgsp.run.keeping import disk_bytes, state_bytes
+from fedgsp.run.setup import Setup, live_model_bytes
 
 PROCESS_BYTES = 330e6
 """Resident memory of a Python process with torch loaded, before any model or data."""
@@ -23,7 +24,11 @@ TIMED_STEPS = 30
 
 @dataclass(frozen=True)
 class Forecast:
-    """A run's expected size. `schedule` has a row for every round at which the plan changes shape."""
+    """A run's expected size. `schedule` has a row for every round at which the plan changes shape.
+
+    `bytes` is the traffic; `state_bytes` what one client keeps between visits, `disk` the most that all of them take;
+    `hands_on` whether models are part of the traffic.
+    """
 
     schedule: list[dict[str, int]]
     steps: int
@@ -34,6 +39,9 @@ class Forecast:
     seconds: float
     workers: int
     notes: tuple[str, ...] = ()
+    state_bytes: int = 0
+    disk: int = 0
+    hands_on: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -52,16 +60,21 @@ def forecast(setup: Setup) -> Forecast:
     rule = setup.config.method.local
     visits = sum(row.trained * row.passes for row in rows)
     model_bytes = total_bytes(setup.initial)
+    beside = total_bytes(setup.first.shared) + total_bytes(setup.job.beside_model()[1])
     step_seconds = timed_step(setup)
     workers = max(1, setup.workers())
     steps = expected_steps(setup.config.method, rounds, setup.job.data.train.sizes[setup.roster])
     evaluation = rounds // setup.config.run.eval_every * len(setup.data.test.rows) / rule.batch_size / 3
     data_bytes = setup.job.data.features.nbytes + setup.job.data.labels.nbytes
     processes = workers + (1 if setup.workers() else 0)
-    memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes
+    live = live_model_bytes(setup.config, setup.initial, clients)
+    memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes + live
+    sent = 2 * model_bytes * rule.hands_on + beside
+    at_server = rounds * len(setup.job.at_server)  # the server's own samples train every round, and nothing is sent for it
+    traffic = (visits - at_server) * sent + setup.prepared_bytes
     return Forecast(
-        shapes, steps, visits * 2 * model_bytes, model_bytes, memory, step_seconds * 1000,
-        (steps + evaluation) * step_seconds / workers, workers, setup.notes,
+        shapes, steps, traffic, model_bytes, memory, step_seconds * 1000, (steps + evaluation) * step_seconds / workers,
+        workers, setup.notes, state_bytes(setup), disk_bytes(setup), rule.hands_on,
     )  # fmt: skip
 
 
@@ -81,12 +94,12 @@ def timed_step(setup: Setup) -> float:
         with torch.random.fork_rng(devices=[]):
             device = torch.device(job.device)
             rule = replace(job.rule, lr=1e-9)  # timed, not trained: it must not diverge
-            trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds)
+            trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds, job.kernel)
             stop = Stop(0, _typical_client(setup), 0)
-            trainer.visit(1, stop, setup.initial, {})  # warms up
+            trainer.visit(1, stop, setup.initial, setup.first.shared)  # warms up
             steps, began = 0, time.perf_counter()
             while steps < TIMED_STEPS:
-                steps += trainer.visit(1, stop, setup.initial, {}).steps
+                steps += trainer.visit(1, stop, setup.initial, setup.first.shared).steps
             return (time.perf_counter() - began) / steps
     finally:
         torch.set_num_threads(threads)
@@ -94,5 +107,5 @@ def timed_step(setup: Setup) -> float:
 
 def _typical_client(setup: Setup) -> int:
     """The client of median size among those that train."""
-    by_size = np.argsort(setup.data.train.sizes[setup.roster], kind="stable")
+    by_size = np.argsort(setup.job.data.train.sizes[setup.roster], kind="stable")
     return int(setup.roster[by_size[len(by_size) // 2]])

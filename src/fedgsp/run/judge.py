@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgsp.client import ClientStore
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.data import load
 from fedgsp.data.federated import Part
@@ -17,6 +18,7 @@ from fedgsp.evaluate import summarise
 from fedgsp.run.config import read_config
 from fedgsp.run.directory import latest_checkpoint
 from fedgsp.run.evaluation import client_scores, every_row
+from fedgsp.run.keeping import FOLDER
 from fedgsp.run.setup import prepare
 
 PARTS = ("test", "train", "validation", "all")
@@ -31,18 +33,22 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
     if found is None:
         raise InputError(f"{path} has no checkpoint yet, so there is no model to evaluate.")
     state, _ = found
-    setup = prepare(replace(config, run=replace(config.run, workers=0, holdout_clients=0)))
-    data = setup.data
+    setup = prepare(replace(config, run=replace(config.run, workers=0)))
+    data, clients = setup.data, np.union1d(setup.judged, setup.held_out)
     if source is not None:
+        if config.method.yields == "none":
+            raise InputError(f"with {config.method.name} every client keeps a model of its own; {source} has other clients.")
         data = load(absolute(source))
+        clients = np.arange(len(data))
         if data.sample_shape != setup.data.sample_shape or data.classes > setup.data.classes:
             raise InputError(
                 f"{source} has samples of shape {data.sample_shape} in {data.classes} classes; the model was trained on "
                 f"{setup.data.sample_shape} in {setup.data.classes}."
             )
     rows: Part = every_row(data) if part == "all" else getattr(data, part)
-    engine = InlineEngine(replace(setup.job, data=data))
-    scores = client_scores(engine, config.method.server, state, data, np.arange(len(data)), rows)
+    store = ClientStore(path / FOLDER) if config.method.yields == "none" else None
+    engine = InlineEngine(replace(setup.job, data=data, store=store))
+    scores = client_scores(engine, config.method.server, state, data, clients, rows, config.method.personal)
     summary = summarise(scores)
     if summary is None:
         raise InputError(f"{source or config.data.source} has no {part} samples to evaluate on.")
@@ -52,6 +58,7 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
     ]
     return {
         "method": config.method.name,
+        "yields": config.method.yields,
         "round": state.round,
         "part": part,
         "data": {"source": data.source, "fingerprint": data.fingerprint},

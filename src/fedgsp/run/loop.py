@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedgsp.core.chain import ChainResult, Plan
+from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Absent, Engine, EngineEvent, HopDone, planned_samples
 from fedgsp.run.directory import Recorder
@@ -27,6 +28,7 @@ class Tally:
     clients: int = 0
     chains: int = 0
     losses: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
+    marks: dict[int, str] = field(default_factory=dict)
 
     def add(self, result: ChainResult) -> None:
         """Count one chain."""
@@ -38,6 +40,12 @@ class Tally:
         self.bytes += result.bytes_moved
         for hop in result.hops:
             self.losses[result.index, hop.hop] = (hop.metrics["loss"], hop.samples)
+        if twice := self.marks.keys() & result.marks.keys():
+            raise RunFailed(
+                f"client number {min(twice)} trains in two chains of one round, so the state it keeps would depend on which "
+                f"came last; a rule with client state needs a planner that visits every client in one chain only."
+            )
+        self.marks.update(result.marks)
 
     def train_loss(self) -> float:
         """Mean training loss over the round's samples, summed in the plan's order so that arrival cannot change it."""
@@ -60,20 +68,21 @@ def train_rounds(
     for r in range(state.round + 1, options.rounds + 1):
         clock = _Clock()
         plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group the clients, sample groups, order the chains
+        plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
         recorder.event("round", round=r, chains=len(plan.chains))
         _tell(observers, "round_begun", plan)
         clock.lap("plan")
-        update, tally = method.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
+        update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
         for result in engine.run(plan, state, _listener(recorder, observers), absent_in(r) if absent_in else None):
             update.add(result)  # lines 6-10: chains in parallel, clients in sequence
             tally.add(result)
-        state = update.finish()  # line 11
+        state = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
         clock.lap("train")
         figures: dict[str, Any] = {}
         if r % options.eval_every == 0 or r == options.rounds:
             _tell(observers, "evaluating", r)
             figures = evaluate_state(
-                engine, method.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on
+                engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
             )
         clock.lap("evaluate")
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}

@@ -12,9 +12,10 @@ from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.engine.job import Absent
 from fedgsp.run.config import read_config
-from fedgsp.run.directory import NoRecord, latest_checkpoint, read_journal
+from fedgsp.run.directory import NoRecord, latest_checkpoint, model_file, read_journal
 from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
 from fedgsp.run.files import read_lines
+from fedgsp.run.keeping import client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
 
@@ -35,7 +36,7 @@ def replay(
     observers: Sequence[Observer] = (),
 ) -> Replay:
     """Recompute a run from its configuration, its data and its event log, and compare every round's bits."""
-    config = read_config(path / "config.toml")
+    config = read_config(path / "config.toml", objects.method)
     found = latest_checkpoint(path)
     if found is None or found[0].round == 0:
         raise InputError(f"{path} has not finished a round, so there is nothing to replay.")
@@ -46,20 +47,23 @@ def replay(
     check_same_run(path, bookmark.identity, identity_of(setup))
     absent = _absences(path / "events.jsonl")
     check = _Comparison(recorded)
-    engine = setup.engine()
-    try:
-        announce(observers, setup)
-        first = setup.first
-        last = train_rounds(setup, engine, first, [], NoRecord(first), [check, *observers], lambda r: absent.get(r, {}))
-    except _Differs as found_difference:
-        return Replay(found_difference.round - 1, str(found_difference))
-    finally:
-        engine.close()
-        for observer in observers:
-            observer.closed()
+    with client_store(setup, None) as store:
+        engine = setup.engine(store)
+        try:
+            announce(observers, setup)
+            first = setup.first
+            record = NoRecord(first, store)
+            last = train_rounds(setup, engine, first, [], record, [check, *observers], lambda r: absent.get(r, {}))
+        except _Differs as found_difference:
+            return Replay(found_difference.round - 1, str(found_difference))
+        finally:
+            engine.close()
+            for observer in observers:
+                observer.closed()
     if last.digest() != state.digest():
         return Replay(state.round, "the checkpoint's tensors differ from the replayed ones")
-    return Replay(state.round, _model_difference(path / "model.safetensors", last))
+    differences = (_model_difference(path, name, last) for name in last.models)
+    return Replay(state.round, next((text for text in differences if text), None))
 
 
 class _Differs(Exception):
@@ -94,9 +98,10 @@ def _absences(events: Path) -> dict[int, Absent]:
     return {r: {chain: frozenset(hops) for chain, hops in chains.items()} for r, chains in found.items()}
 
 
-def _model_difference(path: Path, state: ServerState) -> str | None:
+def _model_difference(folder: Path, name: str, state: ServerState) -> str | None:
     from safetensors.torch import load_file
 
-    if not path.exists() or digest(load_file(path)) == digest(state.model):
+    path = folder / model_file(name)
+    if not path.exists() or digest(load_file(path)) == digest(state.models[name]):
         return None
-    return "model.safetensors differs from the replayed model"
+    return f"{path.name} differs from the replayed model"

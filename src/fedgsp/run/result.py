@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import GLOBAL, ServerState, Yields
 from fedgsp.run.report import Figures
 from fedgsp.run.setup import Setup
 
@@ -40,11 +41,20 @@ class RunResult:
         """Rounds finished."""
         return self.state.round
 
-    def model(self) -> nn.Module:
-        """The trained global model, ready to use."""
+    @property
+    def yields(self) -> Yields:
+        """What the figures are about: "one" global model, "several", "none", or one that is "personalised"."""
+        return self.setup.config.method.yields
+
+    def model(self, name: str = GLOBAL) -> nn.Module:
+        """The trained global model, or another of `state.models` by its name, ready to use."""
+        if name not in self.state.models:
+            raise InputError(
+                f"this run has no model '{name}': it yields {self.yields}, and its models are {', '.join(self.state.models)}."
+            )
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced at once
             module = self.setup.job.fresh_model()
-        tensors, beside = self.state.evaluated(GLOBAL)
+        tensors, beside = self.state.evaluated(name)
         module.load_state_dict(tensors)
         self.setup.job.rule.pose(module, beside)
         return module.eval()

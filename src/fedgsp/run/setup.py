@@ -12,19 +12,26 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.keep import ClientStore
+from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.state import ServerState, Setting
-from fedgsp.core.tensors import Tensors
+from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
+from fedgsp.engine.bench import ServerBench
+from fedgsp.fast import Kernel, Mode, choose
+from fedgsp.methods import Method
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
-from fedgsp.prepare import Prepared
+from fedgsp.parts import kind_of
+from fedgsp.prepare import Prepared, warmed_up
 from fedgsp.run.config import RunConfig
+from fedgsp.server import Bench, ServerRule
 
 IN_MEMORY = "memory"
 """What a configuration says of data that was given as an object and has no source text."""
@@ -35,9 +42,10 @@ class Setup:
     """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say).
 
     `data` is the federation as it came and what a run is judged on; `job.data` is what clients train on, the same unless the
-    method has a preparation, which sent `prepared_bytes`. `roster` are the clients that train, `judged` those whose test
-    samples count (the roster, and clients that have only such), `held_out` those that never train.
-    `first` is the state before round 1.
+    method has a preparation, which sent `prepared_bytes` and may have set clients aside or added the server's own samples as
+    one more. `roster` are the clients that train, `judged` those whose test samples count (the roster, and clients that have
+    only such), `held_out` those that never train.
+    `first` is the state before round 1; `bench` is what the server itself can train on, if a preparation gave it data.
     """
 
     config: RunConfig
@@ -50,6 +58,14 @@ class Setup:
     first: ServerState
     notes: tuple[str, ...]
     prepared_bytes: int = 0
+    bench: Bench | None = None
+
+    @property
+    def server(self) -> ServerRule:
+        """The method's server rule, with the server's own data at hand where there is such."""
+        bind = getattr(self.config.method.server, "bind", None)
+        bound: ServerRule = self.config.method.server if self.bench is None or bind is None else bind(self.bench)
+        return bound
 
     @property
     def seeds(self) -> Seeds:
@@ -67,10 +83,10 @@ class Setup:
         most_chains = max(planner.schedule(r, len(self.roster)).sampled for r in {1, (rounds + 1) // 2, rounds})
         return max(1, min(cores, most_chains))
 
-    def engine(self) -> Engine:
-        """Start the engine."""
-        workers = self.workers()
-        return InlineEngine(self.job) if workers == 0 else PoolEngine(self.job, workers)
+    def engine(self, store: ClientStore | None = None) -> Engine:
+        """Start the engine; `store` is where clients keep their states, for rules that have such."""
+        workers, job = self.workers(), replace(self.job, store=store)
+        return InlineEngine(job) if workers == 0 else PoolEngine(job, workers)
 
 
 def prepare(
@@ -105,17 +121,30 @@ def prepare(
     prepared = Prepared(federation)
     if method.preparation is not None:
         prepared = method.preparation.prepare(federation, roster, config.data.seed)
+    roster = np.concatenate([np.setdiff1d(roster, prepared.set_aside), np.asarray(prepared.at_server, dtype=np.int64)])
+    judged = np.setdiff1d(judged, prepared.set_aside)
     seeds = Seeds(config.run.seed)
-    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device)
+    job = Job(spec, method.local, chosen_task, prepared.data, seeds, device, at_server=frozenset(prepared.at_server))
     initial = initial_tensors(spec, seeds.init(), job.equip)
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
     trained = _check_model(job)
-    first = method.server.init(initial, Setting(len(roster), federation.classes, trained))
+    job = replace(job, kernel=_kernel(job, config.run.fast))
+    if prepared.warm_up is not None:
+        initial = warmed_up(
+            prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
+        )  # fmt: skip
+    setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
+    first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     _check_disk(resolved, initial, len(roster))
+    _check_memory(live_model_bytes(resolved, initial, len(roster)))
+    bench = ServerBench(job, prepared.server_rows) if len(prepared.server_rows) else None
+    _check_bench(method, bench)
     notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
-    return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes)
+    if method.yields == "none" and len(held_out):
+        notes += (f"the {len(held_out)} clients held out have no model, since there is no global one: they are not judged.",)
+    return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes, bench)
 
 
 def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
@@ -138,6 +167,39 @@ def _checked_device(device: str) -> str:
     return device
 
 
+def _how_clients_train(config: RunConfig, clients: int) -> tuple[bool, bool]:
+    """Whether every chain has one client, and whether besides every client trains in every round."""
+    rounds = config.run.rounds
+    shapes = [config.method.planner.schedule(r, clients) for r in {1, (rounds + 1) // 2, rounds}]
+    alone = all(shape.longest == 1 and shape.passes == 1 for shape in shapes)
+    return alone, alone and all(shape.trained == clients for shape in shapes)
+
+
+def memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _check_memory(live: int) -> None:
+    """Several live models must fit in memory."""
+    if live > memory_bytes():
+        raise InputError(
+            f"the server holds the live models of all chains between rounds, up to {live / 1e9:.1f} GB with what is handed "
+            f"to workers, and there are {memory_bytes() / 1e9:.1f} GB of memory; train fewer clients a round (kappa), or a "
+            f"smaller model."
+        )
+
+
+def live_model_bytes(config: RunConfig, model: Tensors, clients: int) -> int:
+    """What several live models take at most: as they were, as they are handed to workers, and as they come back."""
+    live = getattr(config.method.server, "live", None)
+    if live is None:
+        return 0
+    rounds = config.run.rounds
+    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+    return 3 * int(live(chains)) * total_bytes(model)
+
+
 def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
     """A server rule that keeps all results of a round must have room for them."""
     if config.method.server.needs != "all":
@@ -149,6 +211,21 @@ def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
         raise InputError(
             f"the server rule keeps the {chains} results of a round in {folder}, {wanted / 1e9:.1f} GB; only "
             f"{free / 1e9:.1f} GB are free there; free some space, or set TMPDIR to a folder with more."
+        )
+
+
+def _check_bench(method: Method, bench: Bench | None) -> None:
+    """Data on the server and a rule that trains on it go together."""
+    wanted = bool(getattr(method.server, "wants_data", False))
+    if wanted and bench is None:
+        raise InputError(
+            f"the server rule '{kind_of(method.server)}' trains on samples of the server's own, and there are none; give the "
+            f"method a preparation that brings some there, such as 'meta-set'."
+        )
+    if bench is not None and not wanted:
+        raise InputError(
+            f"the preparation '{kind_of(method.preparation)}' brings samples to the server, which the server rule "
+            f"'{kind_of(method.server)}' has no use for; take 'meta', or leave the preparation out."
         )
 
 
@@ -180,12 +257,23 @@ def _check_model(job: Job) -> frozenset[str]:
     return frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
+def _kernel(job: Job, mode: Mode) -> Kernel:
+    """How this run's steps are made: decided here once, for all processes."""
+    example, _ = gather(job.data, job.data.train[int(np.argmax(job.data.train.sizes))][:2])
+    with torch.random.fork_rng(devices=[]):
+        model = job.fresh_model()
+    return choose(
+        mode, model, example, batch_size=job.rule.batch_size, device=job.device, obstacles=obstacles(job.rule, job.task)
+    )
+
+
 def _notes(
     config: RunConfig, data: FederatedData, roster: NDArray[np.int64], judged: NDArray[np.int64]
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
-    if len(roster) < len(judged):
-        notes.append(f"{len(judged) - len(roster)} client(s) have no training samples: they never train, and are only judged.")
+    idle = int((data.train.sizes[judged] == 0).sum())
+    if idle:
+        notes.append(f"{idle} client(s) have no training samples: they never train, and are only judged.")
     last = config.method.planner.schedule(config.run.rounds, len(roster))
     if last.capped:
         notes.append(

@@ -15,9 +15,12 @@ from typing import Literal
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import GLOBAL, ServerState, Setting, beside
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields, beside
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.server.checks import require_share
+from fedgsp.server.clustered import Clustered
+from fedgsp.server.hand_on import HandOn
 from fedgsp.server.mean import Mean
 from fedgsp.server.rule import ServerRule, Update, View
 
@@ -38,6 +41,15 @@ class Fused:
         if self.eval_ref not in ("prev", "new"):
             raise InputError(f"the server rule 'fused': eval_ref must be 'prev' or 'new', not '{self.eval_ref}'.")
         require_share("fused", "keep", self.keep)
+        if isinstance(self.server, HandOn | Clustered):
+            raise InputError(
+                "the server rule 'fused' smooths one global model; it cannot go around a rule with several live ones."
+            )
+
+    @property
+    def yields(self) -> Yields:
+        """As the rule inside."""
+        return self.server.yields
 
     @property
     def needs(self) -> Literal["sum", "all"]:
@@ -54,6 +66,10 @@ class Fused:
             raise InputError("the server rule 'fused' is FedFusion's server half: it needs the local rule 'fusion'.")
         state = self.server.init(model, setting)
         return self._remember(state, model)
+
+    def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
+        """As the rule inside."""
+        return self.server.route(state, plan, seeds)
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> FusedUpdate:
         """Begin a round of the rule inside."""

@@ -25,8 +25,9 @@ from typing import ClassVar, Literal, get_args
 
 from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.errors import InputError
+from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import Spool
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import BLOCK, ExactSum
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_positive
@@ -57,6 +58,11 @@ class IDA:
         require_positive("ida", "eps", self.eps)
 
     @property
+    def yields(self) -> Yields:
+        """One global model."""
+        return "one"
+
+    @property
     def intrac(self) -> bool:
         """Whether training accuracies count."""
         return "intrac" in self.variant
@@ -72,6 +78,10 @@ class IDA:
                 f"the server rule 'ida' ({self.variant}) weighs training accuracies, so it needs data with classes."
             )
         return ServerState(round=0, models={GLOBAL: model}, extra={CLASSES: setting.classes} if self.intrac else {})
+
+    def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
+        """Every chain begins with the one model."""
+        return plan
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> IDAUpdate:
         """Begin to keep results."""

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum, in_own_types
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.rule import View
@@ -34,6 +35,11 @@ class Mean:
         if self.weights not in ("samples", "uniform"):
             raise InputError(f"weights must be 'samples' or 'uniform', not '{self.weights}'.")
 
+    @property
+    def yields(self) -> Yields:
+        """One global model."""
+        return "one"
+
     def wants(self) -> frozenset[str]:
         """No metric."""
         return frozenset()
@@ -41,6 +47,10 @@ class Mean:
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """One model, nothing else."""
         return ServerState(round=0, models={GLOBAL: model})
+
+    def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
+        """Every chain begins with the one model."""
+        return plan
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> MeanUpdate:
         """Begin a running sum; nothing is held back or stacked."""

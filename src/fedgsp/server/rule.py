@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fedgsp.core.chain import ChainResult, Plan
-from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
 class View:
-    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all of them."""
+    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all that no other view names."""
 
     model: str = GLOBAL
     clients: tuple[int, ...] | None = None
@@ -31,12 +32,27 @@ class Update(Protocol):
         ...
 
 
+class Bench(Protocol):
+    """The server's own data, for rules that also train on the server: these say `wants_data` and have `bind(bench)`."""
+
+    def gradient(self, model: Tensors) -> Tensors:
+        """The gradient of the mean loss over the server's samples, for the trained tensors."""
+        ...
+
+
 class ServerRule(Protocol):
     """What becomes of the chains' results, and which model is evaluated for whom.
 
     `needs` says whether the results are added up as they come ("sum") or kept until the round's end ("all", in a file that
-    must fit on the disk).
+    must fit on the disk). `yields` says what there is in the end: figures of methods that yield several models or none are
+    about something else than those of one global model, and are shown apart. A rule that makes no sense without a certain local
+    rule says so by a class variable `half`, which the local rule has as well.
     """
+
+    @property
+    def yields(self) -> Yields:
+        """What the rule ends with."""
+        ...
 
     @property
     def needs(self) -> Literal["sum", "all"]:
@@ -49,6 +65,10 @@ class ServerRule(Protocol):
 
     def init(self, model: Tensors, setting: Setting = ...) -> ServerState:
         """The state before round 1, from the initial weights; refuses a setting in which the rule makes no sense."""
+        ...
+
+    def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
+        """The same plan, with the live model that each chain begins with; rules with one model leave it alone."""
         ...
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> Update:

@@ -59,7 +59,7 @@ def run_methods(lab: Lab, names: Sequence[str], arm: Arm, *, lr: float | None = 
     found = []
     for name, method in methods.items():
         traces = lab.traces(name, method, arm, holdout=holdout)
-        found.append(Entrant(name, dict(zip(lab.seeds(arm), traces, strict=True)), getattr(method, "yields", "one")))
+        found.append(Entrant(name, dict(zip(lab.seeds(arm), traces, strict=True)), method.yields))
     return found
 
 
@@ -82,7 +82,7 @@ def from_runs(runs: Sequence[Finished]) -> tuple[list[Entrant], list[str]]:
             if run.config.run.seed in traces:
                 raise InputError(f"{run.directory} repeats another of the runs: the same configuration with the same seed.")
             traces[run.config.run.seed] = _cut(run.trace(), rounds)
-        entrants.append(Entrant(label, traces, getattr(group[0].config.method, "yields", "one")))
+        entrants.append(Entrant(label, traces, group[0].config.method.yields))
     return entrants, notes
 
 

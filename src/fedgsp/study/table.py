@@ -53,7 +53,7 @@ def gather(lab: Lab) -> Gathered:
 
 def all_methods() -> tuple[str, ...]:
     """Every named method that yields one model, which is what the table's columns are about."""
-    return tuple(name for name, row in METHODS.items() if getattr(row.make(), "yields", "one") == "one")
+    return tuple(name for name, row in METHODS.items() if row.make().yields == "one")
 
 
 def show(lab: Lab, gathered: Gathered) -> Findings:

@@ -20,6 +20,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.state import Yields
 from fedgsp.run.config import RunConfig
 from fedgsp.run.drive import Objects
 from fedgsp.run.files import write_whole
@@ -52,6 +53,7 @@ class Tuning:
     outcomes: tuple[Outcome, ...]
     score: str
     seeds: tuple[int, ...]
+    yields: Yields = "one"
 
     @property
     def best(self) -> Outcome:
@@ -78,6 +80,7 @@ class Tuning:
         return {
             "schema": SCHEMA,
             "judged_on": "validation",
+            "yields": self.yields,
             "score": self.score,
             "seeds": list(self.seeds),
             "grid": {axis.name: list(axis.values) for axis in self.axes},
@@ -103,7 +106,7 @@ def tune(
     judged = _on_validation(config)
     all_points = list(points(axes, config.method))
     first = objects.prepare(replace(judged, method=all_points[0].method))  # refuses what makes no sense before anything starts
-    if first.data.validation.sizes[first.roster].sum() == 0:
+    if first.data.validation.sizes[first.judged].sum() == 0:
         raise InputError("no client has a validation sample to choose by; keep a larger share with --validation.")
     for point in all_points[1:]:
         point.method.check()
@@ -116,7 +119,7 @@ def tune(
             journals.append(found if isinstance(found, list) else [])
             note = note or (found if isinstance(found, str) else "")
         outcomes.append(_outcome(point, journals, first.job.task.score, note))
-    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds))
+    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds), config.method.yields)
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
     return tuning
 

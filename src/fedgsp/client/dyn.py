@@ -1,0 +1,66 @@
+"""FedDyn (Acar et al. 2021), the clients' half: a linear term that remembers the client's own pull.
+
+    F_k(w) - <h_k, w> + alpha/2 ||w - w_in||^2,   so each step is   w <- w - lr (grad F_k(w; batch) - h_k + alpha (w - w_in))
+    afterwards   h_k <- h_k - alpha (w_out - w_in)            (at a minimum of the objective, h_k is the gradient of F_k there)
+
+w_in is the model that the client was handed. In a chain that is the one before it handed on, so what the clients of a chain
+add to their h_k telescopes to -alpha (w_end - w_round), which is all that the server (`fedgsp.server.DynMean`) needs to know.
+Neither term is in the reported loss.
+
+To tune: alpha over 0.001, 0.01, 0.1, and the learning rate. Traffic as FedAvg. A client keeps h_k, as large as the trained
+parameters, and holds a copy of them while it trains.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from fedgsp.client.rules import SGD, Visit, trained
+from fedgsp.core.errors import InputError
+from fedgsp.core.tensors import Tensors, clone
+
+MEMORY = "memory."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dyn(SGD):
+    """SGD on the dynamically regularised objective of strength `alpha`."""
+
+    alpha: float = 0.01
+
+    half: ClassVar[str] = "dyn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.alpha) and self.alpha > 0):
+            raise InputError(f"the local rule 'dyn': alpha must be a positive number, not {self.alpha}.")
+
+    def keeps(self, model: nn.Module) -> Tensors:
+        """h_k = 0."""
+        return {MEMORY + name: torch.zeros_like(p) for name, p in trained(model).items()}
+
+    def begin(self, visit: Visit) -> None:
+        """Remember w_in."""
+        visit.memo["handed"] = clone(trained(visit.model))
+
+    def adjust(self, visit: Visit) -> None:
+        """grad += alpha (w - w_in) - h_k."""
+        with torch.no_grad():
+            for name, parameter in visit.model.named_parameters():
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter - visit.memo["handed"][name], alpha=self.alpha)
+                    parameter.grad.sub_(visit.state[MEMORY + name])
+
+    def finish(self, visit: Visit) -> dict[str, float]:
+        """The new h_k."""
+        handed = visit.memo["handed"]
+        visit.state = {
+            MEMORY + name: visit.state[MEMORY + name] - self.alpha * (parameter - handed[name])
+            for name, parameter in trained(visit.model).items()
+        }
+        return super().finish(visit)

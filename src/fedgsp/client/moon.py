@@ -1,0 +1,92 @@
+"""MOON (Li, He, Song 2021): features are drawn to the global model's and pushed away from the client's own last ones.
+
+    L = CE(w; x, y) + mu * con
+    con = -log( e^{s(z, z_g) / tau} / (e^{s(z, z_g) / tau} + e^{s(z, z_p) / tau}) )       mean over the batch
+
+z are the flattened features of the trained model, z_g those of the reference (the model that was handed over, or the round's:
+`anchor`), z_p those of the client's model after its last visit, s the cosine. The reference and the last model are frozen and
+in evaluation mode. The paper puts a projection head between features and classifier; here z is what the model's own
+classifier sees. On a client's first visit its last model is the reference, and the term has no gradient. mu = 0 is plain SGD,
+to the bit, and keeps nothing; the term is not in the reported loss.
+
+The model must declare its split (`fedgsp.models.split`). To tune: mu over 0.1, 1, 5, 10; tau 0.5. Traffic as FedAvg; two more
+forward passes of the extractor. A client keeps its last extractor (the classifier is not needed for z_p).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedgsp.client.anchor import Anchored
+from fedgsp.client.rules import Visit
+from fedgsp.core.errors import InputError
+from fedgsp.core.tensors import Tensors
+from fedgsp.models.split import FEATURES, halves_of
+from fedgsp.models.state import load_tensors
+
+
+def contrast(z: torch.Tensor, near: torch.Tensor, far: torch.Tensor, tau: float) -> torch.Tensor:
+    """Mean over the batch (b, d) of -log of the share that `near` has against `far`."""
+    towards = functional.cosine_similarity(z, near) / tau
+    away = functional.cosine_similarity(z, far) / tau
+    return functional.softplus(away - towards).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moon(Anchored):
+    """SGD with `mu` times the contrast between the reference's features and the client's own last ones."""
+
+    mu: float = 1.0
+    tau: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.mu) and self.mu >= 0):
+            raise InputError(f"the local rule 'moon': mu must be a number of at least 0, not {self.mu}.")
+        if not (math.isfinite(self.tau) and self.tau > 0):
+            raise InputError(f"the local rule 'moon': tau must be a positive number, not {self.tau}.")
+
+    def equip(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
+        """Nothing is added; only a model that declares its features will do."""
+        halves_of(model, example, "the local rule 'moon'")
+        return model
+
+    def keeps(self, model: nn.Module) -> Tensors:
+        """The extractor after the last visit; before the first, the one that was handed over."""
+        return {n: t for n, t in model.state_dict().items() if n.startswith(FEATURES)} if self.mu else {}
+
+    def begin(self, visit: Visit) -> None:
+        """Freeze the two extractors."""
+        if self.mu:
+            visit.memo["near"] = _frozen(visit.model, self.reference(visit, FEATURES))
+            visit.memo["far"] = _frozen(visit.model, visit.state)
+
+    def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(CE + mu con, CE)."""
+        if not self.mu:
+            return super().objective(visit, x, y)
+        prepare = getattr(visit.model, "prepare", None)
+        x = prepare(x) if callable(prepare) else x
+        features = visit.model.features(x)  # type: ignore[operator]
+        with torch.no_grad():
+            near, far = (visit.memo[which](x).flatten(1) for which in ("near", "far"))
+        loss = visit.task.loss(visit.model.classifier(features), y).mean()  # type: ignore[operator]
+        return loss + self.mu * contrast(features.flatten(1), near, far, self.tau), loss
+
+    def finish(self, visit: Visit) -> dict[str, float]:
+        """Keep this extractor for the next visit."""
+        visit.state = self.keeps(visit.model)
+        return super().finish(visit)
+
+
+def _frozen(model: nn.Module, tensors: Tensors) -> nn.Module:
+    extractor = copy.deepcopy(model.features)
+    assert isinstance(extractor, nn.Module)
+    load_tensors(extractor, {name.removeprefix(FEATURES): tensor for name, tensor in tensors.items()})
+    return extractor.eval().requires_grad_(False)

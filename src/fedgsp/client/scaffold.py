@@ -1,0 +1,76 @@
+"""SCAFFOLD (Karimireddy et al. 2020), the clients' half: steps corrected by control variates.
+
+    w <- w - lr (grad F_k(w; batch) - c_k + c)                  c_k: the client's own, c: the server's, sent with the model
+    c_k' = c_k + Delta_k,   Delta_k = (w_in - w_out) / (T lr) - c      (option II; T: the STEPS of the visit)
+    sent up: w_out and Delta_k;   the server (`fedgsp.server.Controls`):  c <- c + (1/K) sum_k Delta_k
+
+so c stays the mean of all clients' c_k. w_in is the model that the client was handed: on a single client the round's, in a
+chain the one before it handed on, which leaves both formulas as they are; the server gets the sum of Delta_k over the chain.
+(w_in - w_out) / (T lr) is the mean gradient only for plain steps, so momentum is refused. With one client c = c_k, and it is
+FedAvg, to the bit. The correction is not in the reported loss.
+
+To tune: the learning rate (0.003, 0.01, 0.03, 0.1). Traffic: c down and Delta_k up beside the model, so twice FedAvg's. A
+client keeps c_k, as large as the trained parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from fedgsp.client.rules import SGD, Visit, trained
+from fedgsp.core.errors import InputError
+from fedgsp.core.tensors import Tensors, clone
+
+CONTROL = "control."
+"""What the names of c, c_k and Delta_k begin with; then the parameter's own name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaffold(SGD):
+    """SGD whose every step is corrected by c - c_k."""
+
+    half: ClassVar[str] = "scaffold"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.momentum:
+            raise InputError("the local rule 'scaffold' reads the mean gradient off the way it went, so momentum must be 0.")
+
+    def keeps(self, model: nn.Module) -> Tensors:
+        """c_k = 0."""
+        return {CONTROL + name: torch.zeros_like(p) for name, p in trained(model).items()}
+
+    def sends(self, model: nn.Module) -> Tensors:
+        """Delta_k."""
+        return self.keeps(model)
+
+    def begin(self, visit: Visit) -> None:
+        """The correction c - c_k is the same for the whole visit."""
+        visit.memo["handed"] = clone(trained(visit.model))
+        c = {name: visit.shared[name].to(visit.device) for name in visit.state}
+        visit.memo["control"] = c
+        visit.memo["correction"] = {name.removeprefix(CONTROL): c[name] - own for name, own in visit.state.items()}
+
+    def adjust(self, visit: Visit) -> None:
+        """grad += c - c_k."""
+        for name, parameter in visit.model.named_parameters():
+            if parameter.grad is not None:
+                parameter.grad.add_(visit.memo["correction"][name])
+
+    def finish(self, visit: Visit) -> dict[str, float]:
+        """The new c_k, and Delta_k for the server; a client without samples made no step and changes neither."""
+        after, delta = trained(visit.model), {}
+        for name, own in visit.state.items():
+            if visit.steps:
+                key = name.removeprefix(CONTROL)
+                way = (visit.memo["handed"][key] - after[key]) / (visit.steps * visit.lr)
+                delta[name] = way - visit.memo["control"][name]
+            else:
+                delta[name] = torch.zeros_like(own)
+        visit.sent = delta
+        visit.state = {name: own + delta[name] for name, own in visit.state.items()}
+        return super().finish(visit)

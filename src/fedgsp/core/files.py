@@ -1,0 +1,70 @@
+"""Writing that survives: whole files by write, fsync, rename. Every failure is one sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fedgsp.core.errors import RunFailed
+
+
+class CannotWrite(RunFailed):
+    """A file of the run cannot be written; what was there before is untouched."""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into a sentence with what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what = f"the disk is full, {path} could not be written; free some space"
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            what = f"{path} may not be written ({error.strerror}); make its folder writable"
+        else:
+            what = f"{path} could not be written ({error.strerror})"
+        raise CannotWrite(f"{what}. Nothing of the last finished round is lost: fedgsp resume goes on from there.") from error
+
+
+def write_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Replace a file by new content so that a reader, or a crash, sees the old or the new one and nothing between.
+
+    Without `sync` it may still be lost when the machine itself stops.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explained(path):
+        try:
+            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            try:
+                write_all(descriptor, content)
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            scratch.replace(path)
+            if sync:
+                sync_folder(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write until all of it is written."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]

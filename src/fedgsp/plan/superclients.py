@@ -1,0 +1,123 @@
+"""FedSeq's plan (Zaccone et al. 2022): superclients, formed once of clients that are unlike, each trained in sequence.
+
+    open a superclient S, P_S its distribution (at first the target P); while it has fewer than `least_samples` samples and
+    fewer than `most_clients` clients:   k* = argmin_k KL((P_S + p_k) / 2 || P),   S <- S + k*,   P_S weighed by samples
+    the last one, should it have too few samples, is shared out among those that have the fewest and still have room
+
+P is the uniform distribution, as in the authors' code, or the population's ("global"). Class counts stand in for the
+confidences of a pre-trained model that they group by. Each round a share kappa of the superclients trains; a chain's order is
+drawn anew. Candidates are looked at in a random order, so that ties do not favour low numbers. O(K^2 F) a round: nothing is
+stored, the superclients are formed again from the same random numbers.
+
+Traffic as FedAvg with as many clients, and class counts once. To tune: the client's lr as for sequential methods,
+`most_clients` over 5, 11, 20, `least_samples` over 400, 800, 1600.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from fedgsp.core.chain import Chain, Plan
+from fedgsp.core.errors import InputError
+from fedgsp.core.profiles import Profiles
+from fedgsp.core.seeds import Seeds
+from fedgsp.plan.checks import require_choice, require_real, require_whole
+from fedgsp.plan.divergence import distributions
+from fedgsp.plan.exact import as_written
+from fedgsp.plan.greedy_kl import Target
+from fedgsp.plan.planner import Order, Schedule
+
+
+@dataclass(frozen=True)
+class Superclients:
+    """Form superclients once, sample a share `kappa` of them each round, train each as a chain."""
+
+    kappa: float = 0.2
+    most_clients: int = 11
+    least_samples: int = 800
+    target: Target = "uniform"
+    order: Order = "shuffled"
+
+    def __post_init__(self) -> None:
+        if not 0 < require_real("Superclients", "kappa", self.kappa) <= 1:
+            raise InputError(
+                f"Superclients: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of superclients "
+                f"that train in a round."
+            )
+        require_whole("Superclients", "most_clients", self.most_clients, at_least=1)
+        require_whole("Superclients", "least_samples", self.least_samples, at_least=1)
+        require_choice("Superclients", "target", self.target, get_args(Target))
+        require_choice("Superclients", "order", self.order, get_args(Order))
+
+    def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
+        """Sample superclients without replacement, order each chain."""
+        formed = self.form(profiles, seeds.groups(1))
+        rng = seeds.plan(round_)
+        sample = np.sort(rng.choice(len(formed), self._sampled(len(formed)), replace=False))
+        place = (rng if self.order == "shuffled" else seeds.groups(2)).permutation(len(profiles))
+        chains = []
+        for number in sample:
+            rows = sorted(formed[number], key=lambda row: int(place[row]))
+            chains.append(Chain(tuple(int(profiles.clients[row]) for row in rows)))
+        return Plan(round_, tuple(chains), len(formed))
+
+    def form(self, profiles: Profiles, rng: np.random.Generator) -> list[list[int]]:
+        """The superclients, as rows of the profiles."""
+        counts = np.asarray(profiles.counts, dtype=np.float64)
+        own, target = distributions(counts), self._target(counts.sum(axis=0))
+        left = rng.permutation(len(profiles))
+        formed: list[list[int]] = []
+        group: list[int] = []
+        while len(left):
+            mixed = target if not group else np.average(own[group], axis=0, weights=profiles.sizes[group])
+            best = int(np.argmin(_divergences((mixed + own[left]) / 2, target)))
+            group.append(int(left[best]))
+            left = np.delete(left, best)
+            if profiles.sizes[group].sum() >= self.least_samples or len(group) == self.most_clients:
+                formed.append(group)
+                group = []
+        if group:
+            self._share_out(group, formed, profiles.sizes)
+        return formed
+
+    def schedule(self, round_: int, clients: int) -> Schedule:
+        """For superclients that are full: how many samples stop them earlier is only known from the data."""
+        longest = min(clients, self.most_clients)
+        groups = -(-clients // longest)
+        sampled = self._sampled(groups)
+        return Schedule(
+            round=round_, wanted=groups, groups=groups, shortest=clients - (groups - 1) * longest, longest=longest,
+            grouped=clients, sampled=sampled, trained=min(clients, sampled * longest),
+        )  # fmt: skip
+
+    def _sampled(self, groups: int) -> int:
+        return max(1, floor(as_written(self.kappa) * groups))
+
+    def _share_out(self, group: list[int], formed: list[list[int]], sizes: NDArray[np.int64]) -> None:
+        """Put the members of an unfinished superclient into those with the fewest samples, or leave it where none has room."""
+        room = sum(self.most_clients - len(other) for other in formed)
+        if room < len(group):
+            formed.append(group)
+            return
+        for row in group:
+            roomy = [other for other in formed if len(other) < self.most_clients]
+            min(roomy, key=lambda other: int(sizes[other].sum())).append(row)
+
+    def _target(self, population: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.target == "uniform" or population.sum() == 0:
+            return np.full(len(population), 1 / len(population))
+        return np.asarray(population / population.sum())
+
+
+def _divergences(p: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """KL(p || target) of each row; a class that the target lacks says nothing."""
+    present = target > 0
+    shares = p[:, present]
+    result: NDArray[np.float64] = (xlogy(shares, shares) - shares * np.log(target[present])).sum(axis=1)
+    return result

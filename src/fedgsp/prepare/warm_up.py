@@ -1,0 +1,42 @@
+"""A model that the server trains on samples of its own before round 1: the run's initial weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from fedgsp.client.rules import SGD
+from fedgsp.client.train import Trainer
+from fedgsp.core.chain import Stop
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.tensors import Tensors, clone
+from fedgsp.core.threads import one_math_thread
+from fedgsp.data.federated import FederatedData, Part
+from fedgsp.models.state import load_tensors, model_tensors
+from fedgsp.models.task import Task
+from fedgsp.prepare.preparation import WarmUp
+
+
+def warmed_up(
+    warm_up: WarmUp, initial: Tensors, fresh_model: Callable[[], nn.Module], local: SGD, task: Task, data: FederatedData,
+    seeds: Seeds, device: str,
+) -> Tensors:  # fmt: skip
+    """The initial weights after plain SGD with the clients' learning rate and batch size, with one math thread."""
+    if not warm_up.epochs or not len(warm_up.rows):
+        return initial
+    rule = SGD(
+        lr=local.lr, batch_size=local.batch_size, epochs=warm_up.epochs, momentum=local.momentum,
+        weight_decay=local.weight_decay,
+    )  # fmt: skip
+    servers = replace(
+        data, clients=("the server's samples",), train=Part.of([warm_up.rows]), test=Part.empty(1), validation=Part.empty(1)
+    )
+    with one_math_thread(), torch.random.fork_rng(devices=[]):
+        place = torch.device(device)
+        model = fresh_model().to(place)
+        load_tensors(model, initial)
+        Trainer(model, rule, task, servers, place, seeds).visit(0, Stop(0, 0, 0), initial, {})
+        return clone({name: tensor.cpu() for name, tensor in model_tensors(model).items()})

@@ -1,0 +1,68 @@
+"""FedDyn's server half (Acar et al. 2021): the mean, and on top of it everything the clients have moved so far.
+
+    h <- h - (alpha/K) sum_{k in S} (w_k - w)            w <- mean_{k in S} w_k - h / alpha
+
+alpha cancels: with s the sum of (w_k - w) over all rounds, -h/alpha = s/K and the step is w <- mean w_k + s/K; so the server
+need not know alpha. The mean is plain, not by samples. K are all clients that may train. A chain counts like a client: the
+movements of its clients add up to that of its end (see `fedgsp.client.Dyn`). Tensors that are not trained (BatchNorm's) are
+averaged. The server keeps s in float64; with all K clients and one round the step is twice the mean's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+
+from fedgsp.core.chain import Plan
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.core.sums import in_own_types
+from fedgsp.core.tensors import Tensors
+from fedgsp.server.mean import Mean, MeanUpdate
+
+MOVED = "moved"
+CLIENTS = "clients"
+
+
+@dataclass(frozen=True)
+class DynMean(Mean):
+    """FedDyn's server: `weights` can only be "uniform"."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+
+    half: ClassVar[str] = "dyn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weights != "uniform":
+            raise InputError("the server rule 'dyn' takes the plain mean of the clients' models: weights must be 'uniform'.")
+
+    def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
+        """s = 0."""
+        zeros = {name: torch.zeros_like(t, dtype=torch.float64) for name, t in setting.trained_of(model).items()}
+        return ServerState(round=0, models={GLOBAL: model}, slots={MOVED: zeros}, extra={CLIENTS: setting.clients})
+
+    def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> MeanUpdate:
+        """As the mean, but the number of results counts as well."""
+        return DynUpdate(self, state, plan, planned)
+
+
+class DynUpdate(MeanUpdate):
+    """A round's running sum and count."""
+
+    def finish(self) -> ServerState:
+        """s <- s + sum (w_k - w), then the mean + s/K."""
+        state, mean = self.state, self.sum.mean64()
+        new, moved = dict(mean), {}
+        for name, before in state.slots[MOVED].items():
+            moved[name] = before + (mean[name] - state.model[name].double()) * self.sum.count
+            new[name] = mean[name] + moved[name] / state.extra[CLIENTS]
+        return replace(
+            state,
+            round=self.round,
+            models={GLOBAL: in_own_types(new, state.model)},
+            slots={**state.slots, MOVED: moved},
+        )

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from byhand import START, THREE, slope, trained
+from rivals import aggregate, pairs, vector, walk, weight
+
+from fedgsp.client import Dyn
+from fedgsp.client.keep import Bag
+from fedgsp.core.chain import Chain
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import Setting
+from fedgsp.server import DynMean
+
+NAME = "memory.weight"
+
+
+def test_two_visits_on_paper() -> None:
+    """alpha = 0.5, lr = 0.1, (x, y) = (1, 2), w = 0: to 0.4 with h = -0.2; then slope -3.2 + 0.2 = -3: to 0.7, h = -0.35."""
+    bag = Bag()
+    after, _ = walk(
+        Dyn(lr=0.1, alpha=0.5), pairs([(1.0, 2.0)]), lambda: weight(0.0), Chain((0,), passes=2), bag=bag
+    )  # fmt: skip
+    assert after["weight"].item() == pytest.approx(0.7)
+    assert bag.states[0][NAME].item() == pytest.approx(-0.35)
+
+
+def test_rounds_against_the_algorithm_written_out() -> None:
+    lr, alpha, w, h, own = 0.05, 0.3, START, 0.0, [0.0, 0.0, 0.0]
+    for _ in range(4):
+        ends = []
+        for k, (x, y, count) in enumerate(THREE):
+            v = w
+            for _ in range(2 * count):
+                v -= lr * (slope(x, y, v) - own[k] + alpha * (v - w))
+            own[k] -= alpha * (v - w)
+            ends.append(v)
+        h -= alpha / 3 * sum(v - w for v in ends)
+        w = sum(ends) / 3 - h / alpha
+        assert h == pytest.approx(sum(own) / 3), "h is the mean of all h_k"
+    found = trained(Dyn(lr=lr, alpha=alpha, batch_size=1, epochs=2), DynMean(), rounds=4)
+    assert found == pytest.approx(w, abs=1e-5)
+
+
+def test_a_chains_memories_add_up_to_what_the_server_sees() -> None:
+    alpha, bag = 0.2, Bag()
+    data = pairs([(1.0, 2.0)], [(2.0, 2.0)], [(-1.0, 3.0)])
+    after, hops = walk(Dyn(lr=0.05, alpha=alpha), data, lambda: weight(1.0), Chain((2, 0, 1), passes=2), bag=bag)
+    memories = sum(bag.states[k][NAME].item() for k in range(3))
+    assert memories == pytest.approx(-alpha * (after["weight"].item() - 1.0), abs=1e-6)
+    assert {hop.bytes_up for hop in hops} == {4}, "nothing is sent beside the model"
+
+
+def test_the_server_on_paper() -> None:
+    """K = 4, w = 1; results 2 and 4: s = 1 + 3 = 4, w = 3 + 4/4 = 4; then 4 and 6: s = 6, w = 5 + 6/4 = 6.5."""
+    rule = DynMean()
+    state = rule.init(vector(1.0), Setting(clients=4))
+    state = aggregate(rule, state, [vector(2.0), vector(4.0)], [1, 9])
+    assert state.model["w"].tolist() == [4.0]
+    state = aggregate(rule, state, [vector(4.0), vector(6.0)], [1, 9])
+    assert state.model["w"].tolist() == [6.5]
+
+
+def test_with_many_rounds_a_client_alone_finds_its_minimum_and_remembers_no_slope() -> None:
+    assert trained(Dyn(lr=0.1, alpha=0.1), DynMean(), rounds=150, clients=[(1.0, 2.0, 1)]) == pytest.approx(2.0, abs=1e-3)
+
+
+def test_buffers_are_averaged() -> None:
+    rule = DynMean()
+    model = {"w": torch.zeros(1), "mean": torch.zeros(1)}
+    state = rule.init(model, Setting(clients=1, trained=frozenset({"w"})))
+    after = aggregate(rule, state, [{"w": torch.ones(1), "mean": torch.ones(1)}], [3])
+    assert (after.model["w"].item(), after.model["mean"].item()) == (2.0, 1.0)
+
+
+def test_refusals() -> None:
+    with pytest.raises(InputError, match="alpha must be a positive number, not 0"):
+        Dyn(alpha=0.0)
+    with pytest.raises(InputError, match="weights must be 'uniform'"):
+        DynMean("samples")
