@@ -163,13 +163,15 @@ def costs_by_round(
     events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int
 ) -> dict[int, RunCosts]:
     """round -> its own cost, for the first `rounds` rounds of an event log."""
-    found = {}
-    for r, hops_of_chain in _walked(events, rounds).items():
-        chains = list(hops_of_chain.values())
-        through_server = sum(_server_bytes(hops, fleet.relay) for hops in chains)
-        visits = sum(len(hops) for hops in chains)
-        found[r] = _round_cost(chains, through_server, visits, fleet, flops_per_sample * epochs)
-    return found
+    walked = walked_chains(events, rounds)
+    return {r: round_cost(chains, fleet, flops_per_sample, epochs) for r, chains in walked.items()}
+
+
+def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float, epochs: int) -> RunCosts:
+    """The cost of one round, given the hops of each of its chains."""
+    through_server = sum(_server_bytes(hops, fleet.relay) for hops in chains.values())
+    visits = sum(len(hops) for hops in chains.values())
+    return _of_round(list(chains.values()), through_server, visits, fleet, flops_per_sample * epochs)
 
 
 def planned_cost(
@@ -182,7 +184,7 @@ def planned_cost(
         visits = row.trained * row.passes
         models = 2 * (visits if fleet.relay == "manager" else row.sampled)
         longest = [hop] * (row.longest * row.passes)
-        rounds.append(_round_cost([longest], float(models * model_bytes), visits, fleet, flops_per_sample * epochs))
+        rounds.append(_of_round([longest], float(models * model_bytes), visits, fleet, flops_per_sample * epochs))
     return total_cost(rounds)
 
 
@@ -192,13 +194,13 @@ def total_cost(rounds: Iterable[RunCosts]) -> RunCosts:
     return RunCosts(*(sum(getattr(cost, field.name) for cost in every) for field in fields(RunCosts)))
 
 
-def _round_cost(chains: Sequence[Hops], through_server: float, visits: int, fleet: Fleet, flops_per_sample: float) -> RunCosts:
+def _of_round(chains: Sequence[Hops], through_server: float, visits: int, fleet: Fleet, flops_per_sample: float) -> RunCosts:
     longest, computing = max((_chain_seconds(hops, fleet, flops_per_sample) for hops in chains), key=lambda pair: pair[0])
     link = 8 * through_server / fleet.server_bits if fleet.server_bits else 0.0
     return RunCosts(1, visits, max(longest, link), longest, computing, through_server)
 
 
-def _walked(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
+def walked_chains(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
     """round -> chain -> hops in order: those of the last attempt at each round and of the last walk of each chain."""
     found: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = {}
     for event in events:
