@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 from fedgsp.core.errors import FedgspError
 from fedgsp.core.version import __version__
@@ -34,33 +33,16 @@ from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.files import write_whole
 from fedgsp.run.forecast import forecast
 from fedgsp.run.setup import prepare
-from fedgsp.study.tune import LAST, run_unit, tune
+from fedgsp.study.grids import GRIDS, LR
+from fedgsp.study.journals import LAST, Journal, cut
+from fedgsp.study.tune import tune
+from fedgsp.study.units import run_unit
 
-Journal = list[dict[str, Any]]
 Done = tuple[str, list["Journal | str"], list["Journal | str"], str]
 """A method, its journals with the paper's values and with tuned ones, and what was chosen."""
 
 COMBINED = ("fedgsp+momentum", "fedgsp+yogi", "fedgsp+prox")
 """Beside the table's own rows."""
-LR = "lr=0.003,0.01,0.03,0.1"
-SEQUENTIAL = "lr=0.001,0.003,0.01,0.03"
-GRIDS: dict[str, tuple[str, ...]] = {
-    "fedprox": (LR, "mu=0.01,0.1,1"),
-    "fedmmd": (LR, "lam=0.01,0.1,1"),
-    "fedadagrad": ("lr=0.01,0.03,0.1", "server_lr=0.01,0.0316,0.1"),
-    "fedadam": ("lr=0.01,0.03,0.1", "server_lr=0.00316,0.01,0.0316"),
-    "fedyogi": ("lr=0.01,0.03,0.1", "server_lr=0.00316,0.01,0.0316"),
-    "fedavgm": ("lr=0.01,0.03,0.1", "server_lr=0.1,0.316,1"),
-    "fedgsp+momentum": ("lr=0.003,0.01,0.03", "server_lr=0.1,0.316,1"),
-    "fedgsp+yogi": ("lr=0.003,0.01,0.03", "server_lr=0.00316,0.01,0.0316"),
-    "fedgsp+prox": (LR, "mu=0.01,0.1"),
-    "fedseq": (SEQUENTIAL,),
-    "fedseq-inter": (SEQUENTIAL, "period=5,10"),
-    "cwt": (SEQUENTIAL,),
-    "cyclic-fl": (SEQUENTIAL, "planner.rounds=5,10"),
-    "feddc": (LR, "period=5,10"),
-}
-"""What is tuned over which values where it is more than the learning rate; the server's defaults stand for the paper's."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +101,6 @@ def entrants(options: Options) -> Iterable[tuple[Entrant, Entrant, str]]:
         best = tune(options.config(method, 0, options.tune_rounds), GRIDS.get(name, (LR,)), folder / "tune").best.point
         paper = Entrant(name, "paper", method, folder / "paper")
         yield paper, Entrant(name, "tuned", best.method, folder / f"tuned-{best.label}"), best.label
-
-
-def cut(journal: Journal, key: str, budget: float) -> tuple[float, bool]:
-    """(accuracy when `key` has reached the budget: the mean of the last evaluations until then; whether it was reached)."""
-    within = [entry for entry in journal if entry[key] <= budget] or journal[:1]
-    return fmean(entry["accuracy"] for entry in within[-LAST:]), journal[-1][key] >= budget
 
 
 def cell(journals: list[Journal | str], key: str, budget: float) -> str:

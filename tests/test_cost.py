@@ -11,8 +11,8 @@ import tiny
 
 import fedgsp
 from fedgsp.core.errors import InputError
-from fedgsp.cost import FLEETS, PAPER, Fleet, fleet_named, paper_costs, run_cost
-from fedgsp.plan import Log, Singletons
+from fedgsp.cost import FLEETS, PAPER, Fleet, costs_by_round, fleet_named, paper_costs, planned_cost, run_cost
+from fedgsp.plan import Log, Schedule, Singletons
 from fedgsp.run.config import DataSection, ModelSection, RunConfig
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.setup import prepare
@@ -90,6 +90,48 @@ def test_device_to_device_moves_a_model_once_between_clients() -> None:
     # chain 0: down 1 s, one hand-over of 500 bytes at 2000 bit/s (2 s), up 2 s, three waits; chain 1: 8 + 1 + 2 + 2 waits
     assert cost.chains == pytest.approx(max(6 + 1 + 2 + 2 + 1.5, 8 + 1 + 2 + 1))
     assert cost.traffic == (1000 + 500) * 2
+
+
+def test_rounds_are_also_told_one_by_one() -> None:
+    by_round = costs_by_round(EVENTS, SLOW, 10.0, 2, rounds=2)
+    assert {r: cost.chains for r, cost in by_round.items()} == pytest.approx({1: 14, 2: 5})
+    assert {r: (cost.rounds, cost.visits) for r, cost in by_round.items()} == {1: (1, 3), 2: (1, 1)}
+
+
+class TestPlanned:
+    """Two chains of at most three clients, five clients in all, walked twice; ten samples a client, a model of 1,000 bytes."""
+
+    ROW = Schedule(round=1, wanted=2, groups=2, shortest=2, longest=3, grouped=5, sampled=2, trained=5, passes=2)
+
+    def test_the_longest_chain_is_walked_as_often_as_said(self) -> None:
+        cost = planned_cost([self.ROW, self.ROW], SLOW, 10.0, 1, 10.0, 1000)
+        # six hops a round: 1 s of computing, 1 s down, 4 s up and 1 s of waiting each
+        assert cost.chains == pytest.approx(2 * 6 * 7)
+        assert cost.computing == pytest.approx(2 * 6)
+        assert (cost.rounds, cost.visits, cost.traffic) == (2, 20, 20 * 2000)
+
+    def test_a_shared_link_and_device_to_device(self) -> None:
+        shared = planned_cost([self.ROW], Fleet(100.0, 8000.0, 2000.0, 0.5, server_bits=100.0), 10.0, 1, 10.0, 1000)
+        assert shared.seconds == pytest.approx(10 * 2000 * 8 / 100)
+        direct = planned_cost([self.ROW], Fleet(100.0, 8000.0, 2000.0, 0.5, relay="direct"), 10.0, 1, 10.0, 1000)
+        assert direct.traffic == 2 * 2000  # down once and up once for each chain
+
+
+def test_a_fleet_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "ward.toml"
+    file.write_text('device_flops = 1e9\ndown_bits = 2e6\nup_bits = 1e6\nrelay = "direct"\n')
+    assert fleet_named(str(file)) == Fleet(1e9, 2e6, 1e6, 0.0, relay="direct")
+    for text, words in {
+        "device_flops = 1e9": "does not say 'down_bits'",
+        "device_flop = 1": "did you mean 'device_flops'",
+        'device_flops = "fast"': "must be a number, not 'fast'",
+        "device_flops = = 1": "not valid TOML",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(InputError, match=words):
+            fleet_named(str(file))
+    with pytest.raises(InputError, match="cannot read the fleet"):
+        fleet_named(str(tmp_path / "none.toml"))
 
 
 def test_bad_fleets_and_old_logs_are_refused() -> None:

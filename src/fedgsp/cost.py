@@ -13,12 +13,14 @@ the hops of a run's event log on a `Fleet`.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.plan import Growth
+from fedgsp.plan import Growth, Schedule
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class PaperConstants:
 
 
 PAPER = PaperConstants()
+Hops = Sequence[Mapping[str, Any]]
+"""The hops of one chain, in order: the samples trained, the bytes down and up."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,31 @@ FLEETS: Mapping[str, Fleet] = {
 
 
 def fleet_named(name: str) -> Fleet:
-    """A named fleet."""
+    """A named fleet, or one from a .toml file whose entries are a `Fleet`'s."""
+    if name.endswith(".toml"):
+        return _read_fleet(Path(name))
     if name not in FLEETS:
         raise InputError(f"unknown fleet '{name}': {did_you_mean(name, FLEETS)}")
     return FLEETS[name]
+
+
+def _read_fleet(path: Path) -> Fleet:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the fleet {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    known = {field.name: field for field in fields(Fleet)}
+    for name, value in table.items():
+        if name not in known:
+            raise InputError(f"{path} has no entry '{name}': {did_you_mean(name, known)}")
+        if name != "relay" and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(f"{path}: {name} must be a number, not {value!r}.")
+    missing = [name for name in ("device_flops", "down_bits", "up_bits") if name not in table]
+    if missing:
+        raise InputError(f"{path} does not say '{missing[0]}'; a fleet needs device_flops, down_bits and up_bits.")
+    return Fleet(**{"latency": 0.0, **table})
 
 
 @dataclass(frozen=True)
@@ -131,26 +156,51 @@ class RunCosts:
 
 def run_cost(events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int) -> RunCosts:
     """The cost of the first `rounds` rounds of an event log on a fleet."""
-    seconds = chains = computing = traffic = 0.0
-    visits = 0
-    walked = _walked(events, rounds)
-    for hops_of_chain in walked.values():
-        times = [_chain_seconds(hops, fleet, flops_per_sample * epochs) for hops in hops_of_chain.values()]
-        longest = max(times, key=lambda pair: pair[0])
-        through_server = sum(_server_bytes(hops, fleet.relay) for hops in hops_of_chain.values())
-        link = 8 * through_server / fleet.server_bits if fleet.server_bits else 0.0
-        chains += longest[0]
-        computing += longest[1]
-        seconds += max(longest[0], link)
-        traffic += through_server
-        visits += sum(len(hops) for hops in hops_of_chain.values())
-    return RunCosts(len(walked), visits, seconds, chains, computing, traffic)
+    return total_cost(costs_by_round(events, fleet, flops_per_sample, epochs, rounds).values())
 
 
-Hops = Sequence[Mapping[str, Any]]
+def costs_by_round(
+    events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int
+) -> dict[int, RunCosts]:
+    """round -> its own cost, for the first `rounds` rounds of an event log."""
+    walked = walked_chains(events, rounds)
+    return {r: round_cost(chains, fleet, flops_per_sample, epochs) for r, chains in walked.items()}
 
 
-def _walked(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
+def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float, epochs: int) -> RunCosts:
+    """The cost of one round, given the hops of each of its chains."""
+    through_server = sum(_server_bytes(hops, fleet.relay) for hops in chains.values())
+    visits = sum(len(hops) for hops in chains.values())
+    return _of_round(list(chains.values()), through_server, visits, fleet, flops_per_sample * epochs)
+
+
+def planned_cost(
+    schedule: Iterable[Schedule], fleet: Fleet, flops_per_sample: float, epochs: int, samples: float, model_bytes: float
+) -> RunCosts:
+    """What a run that is only planned would cost: every client of `samples` samples, everybody there."""
+    hop = {"samples": samples, "down": model_bytes, "up": model_bytes}
+    rounds = []
+    for row in schedule:
+        visits = row.trained * row.passes
+        models = 2 * (visits if fleet.relay == "manager" else row.sampled)
+        longest = [hop] * (row.longest * row.passes)
+        rounds.append(_of_round([longest], float(models * model_bytes), visits, fleet, flops_per_sample * epochs))
+    return total_cost(rounds)
+
+
+def total_cost(rounds: Iterable[RunCosts]) -> RunCosts:
+    """Rounds one after the other."""
+    every = list(rounds)
+    return RunCosts(*(sum(getattr(cost, field.name) for cost in every) for field in fields(RunCosts)))
+
+
+def _of_round(chains: Sequence[Hops], through_server: float, visits: int, fleet: Fleet, flops_per_sample: float) -> RunCosts:
+    longest, computing = max((_chain_seconds(hops, fleet, flops_per_sample) for hops in chains), key=lambda pair: pair[0])
+    link = 8 * through_server / fleet.server_bits if fleet.server_bits else 0.0
+    return RunCosts(1, visits, max(longest, link), longest, computing, through_server)
+
+
+def walked_chains(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
     """round -> chain -> hops in order: those of the last attempt at each round and of the last walk of each chain."""
     found: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = {}
     for event in events:

@@ -75,6 +75,16 @@ class TestMethods:
 
 
 class TestDryRun:
+    def test_on_one_fleet(self, cli: Any, here: Path, tiny: str) -> None:
+        said = cli("run", "--data", tiny, "--rounds", "2", "--dry-run", "--profile", "phone-wifi").unwrapped
+        assert "fleet phone-wifi:" in said
+        assert "fleet paper" not in said
+        assert "T_comm" in said
+        refused = cli("run", "--data", tiny, "--dry-run", "--profile", "phone-wify")
+        assert (refused.code, "did you mean 'phone-wifi'" in refused.err) == (2, True)
+        refused = cli("run", "--data", tiny, "--profile", "paper")
+        assert (refused.code, "--profile is for --dry-run" in refused.err) == (2, True)
+
     def test_json(self, cli: Any, here: Path, tiny: str) -> None:
         outcome = cli("run", "--data", tiny, "--method", "fedavg", "--rounds", "4", "--dry-run", "--json")
         assert outcome.code == 0
@@ -83,6 +93,9 @@ class TestDryRun:
         assert told["bytes"] == 4 * 3 * 2 * told["model_bytes"]
         assert [row["groups"] for row in told["schedule"]] == [12]
         assert {"memory", "seconds", "step_ms", "workers"} <= set(told)
+        assert list(told["cost"]) == ["paper", "phone-4g", "phone-wifi", "hospital-fibre"]
+        assert told["cost"]["paper"]["traffic"] == told["bytes"]
+        assert told["paper"]["traffic"] == pytest.approx(2 * 0.3 * 12 * 25.2e6 * 4)
         assert [path.name for path in here.iterdir()] == ["tiny.npz"]
 
     def test_more_groups_than_clients_are_capped_and_told(self, cli: Any, tiny: str) -> None:

@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
 
 def cost(
     directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    fleet: Annotated[str, typer.Option(help="paper, phone-4g, phone-wifi or hospital-fibre.")] = "paper",
+    fleet: Annotated[
+        str, typer.Option("--profile", "--fleet", help="paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
+    ] = "paper",
     rounds: Annotated[int | None, typer.Option(help="Only the first so many rounds.")] = None,
     device_gflops: Annotated[float | None, typer.Option(help="What a device computes, in GFLOP/s.")] = None,
     down_mbps: Annotated[float | None, typer.Option(help="A client's download, in Mbit/s.")] = None,

@@ -1,22 +1,31 @@
-"""`fedgsp run --dry-run`: the schedule, the memory, the traffic and an estimate of the time; nothing is trained or written."""
+"""`fedgsp run --dry-run`: the schedule, the memory, the traffic, the time here and on a fleet; nothing is trained."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import typer
 
 from fedgsp.cli.display import duration, headline, plain_console, size
+from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_costs, planned_cost
+from fedgsp.plan import Grouped
+from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.forecast import Forecast, forecast
 from fedgsp.run.setup import Setup
 
 
-def show_dry_run(setup: Setup, as_json: bool) -> None:
-    """Print what a run would be."""
-    expected = forecast(setup)
+def show_dry_run(setup: Setup, as_json: bool, profile: str | None = None) -> None:
+    """Print what a run would be; with a profile its cost on that fleet only, else on all that have a name."""
+    fleets = {name: fleet_named(name) for name in ([profile] if profile is not None else FLEETS)}
+    expected, formulas = forecast(setup), _paper(setup)
+    costs = _fleet_costs(setup, fleets, expected.bytes - setup.prepared_bytes)
     if as_json:
-        typer.echo(json.dumps(expected.as_dict(), indent=2))
+        told = expected.as_dict() | {"cost": {name: asdict(cost) for name, cost in costs.items()}}
+        if formulas is not None:
+            told["paper"] = {**asdict(formulas), "computing": formulas.computing}
+        typer.echo(json.dumps(told, indent=2))
         return
     from rich.table import Table
 
@@ -28,8 +37,39 @@ def show_dry_run(setup: Setup, as_json: bool) -> None:
     for row in expected.schedule:
         table.add_row(*map(str, _cells(row)))
     console.print(table)
-    for line in _lines(expected):
+    for line in (*_lines(expected), *_cost_lines(costs, formulas)):
         console.print(line)
+
+
+def _fleet_costs(setup: Setup, fleets: dict[str, Fleet], traffic: int) -> dict[str, RunCosts]:
+    method, clients = setup.config.method, len(setup.roster)
+    rows = [method.planner.schedule(r, clients) for r in range(1, setup.config.run.rounds + 1)]
+    samples = float(setup.job.data.train.sizes[setup.roster].mean())
+    each_way = traffic / 2 / max(1, sum(row.trained * row.passes for row in rows))  # what a client is handed, and hands on
+    work = (flops_per_sample(setup), method.local.epochs, samples, each_way)
+    return {name: planned_cost(rows, fleet, *work) for name, fleet in fleets.items()}
+
+
+def _paper(setup: Setup) -> PaperCosts | None:
+    """The paper's own formulas, which are about groups of one size."""
+    planner, local = setup.config.method.planner, setup.config.method.local
+    if not isinstance(planner, Grouped):
+        return None
+    return paper_costs(planner.growth, len(setup.roster), setup.config.run.rounds, planner.kappa, local.epochs)
+
+
+def _cost_lines(costs: dict[str, RunCosts], formulas: PaperCosts | None) -> list[str]:
+    lines = [
+        f"fleet    {name}: {duration(cost.seconds)}; the longest chains take {duration(cost.chains)}, "
+        f"{duration(cost.computing)} of it computing; {size(cost.traffic)} through the server"
+        for name, cost in costs.items()
+    ]
+    if formulas is not None:
+        lines.append(
+            f"paper    by its formulas and constants: T_comp {duration(formulas.computing)}, "
+            f"T_comm {duration(formulas.communication)}, D_comm {size(formulas.traffic)}"
+        )
+    return lines
 
 
 def _cells(row: dict[str, int]) -> tuple[Any, ...]:

@@ -33,12 +33,25 @@ def build_config(
             _place(table, "method.planner.growth.count", value)
         elif value is not None:
             _place(table, f"method.{path}", value)
+    _set(table, sets)
+    return _with_whole_paths(from_dict(table, str(file) if file else "the options"))
+
+
+def changed(config: RunConfig, sets: list[str]) -> RunConfig:
+    """The configuration with PATH=VALUE texts put in place."""
+    if not sets:
+        return config
+    table = config.as_dict()
+    _set(table, sets)
+    return from_dict(table, "the options")
+
+
+def _set(table: dict[str, Any], sets: list[str]) -> None:
     for text in sets:
         path, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--set wants PATH=VALUE, not '{text}'.")
         _place(table, path.strip(), _literal(value.strip()))
-    return _with_whole_paths(from_dict(table, str(file) if file else "the options"))
 
 
 def _with_whole_paths(config: RunConfig) -> RunConfig:

@@ -53,11 +53,17 @@ def run(
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any other entry.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic and time; train nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic, time and cost; train nothing.")] = False,
+    profile: Annotated[
+        str | None, typer.Option(help="The fleet of --dry-run: paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
+    ] = None,
 ) -> None:
     """Train a method. With no arguments: FedGSP on made-up handwriting, about a minute."""
     from fedgsp.cli.options import build_config, growth_parts
+    from fedgsp.core.errors import InputError
 
+    if profile is not None and not dry_run:
+        raise InputError("--profile is for --dry-run; what a finished run would cost says `fedgsp cost RUN --profile ...`.")
     chosen = build_config(
         config,
         {
@@ -87,7 +93,7 @@ def run(
         from fedgsp.cli.dryrun import show_dry_run
         from fedgsp.run.keeping import check_room
 
-        show_dry_run(setup, as_json)
+        show_dry_run(setup, as_json, profile)
         check_room(setup, place)
         return
     with _hint_on_interrupt(place):

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
+from fedgsp.methods import Method
 from fedgsp.run.keeping import disk_bytes, state_bytes
 from fedgsp.run.setup import Setup, live_model_bytes
 
@@ -57,14 +59,12 @@ def forecast(setup: Setup) -> Forecast:
         if not shapes or any(shapes[-1].get(key) != shape[key] for key in ("groups", "sampled", "shortest", "longest")):
             shapes.append(shape)
     rule = setup.config.method.local
-    sizes = setup.job.data.train.sizes[setup.roster]
-    steps_per_client = float(np.mean(np.ceil(sizes / rule.batch_size))) * rule.epochs
     visits = sum(row.trained * row.passes for row in rows)
     model_bytes = total_bytes(setup.initial)
     beside = total_bytes(setup.first.shared) + total_bytes(setup.job.beside_model()[1])
-    step_seconds = _timed_step(setup)
+    step_seconds = timed_step(setup)
     workers = max(1, setup.workers())
-    steps = round(visits * steps_per_client)
+    steps = expected_steps(setup.config.method, rounds, setup.job.data.train.sizes[setup.roster])
     evaluation = rounds // setup.config.run.eval_every * len(setup.data.test.rows) / rule.batch_size / 3
     data_bytes = setup.job.data.features.nbytes + setup.job.data.labels.nbytes
     processes = workers + (1 if setup.workers() else 0)
@@ -79,7 +79,14 @@ def forecast(setup: Setup) -> Forecast:
     )  # fmt: skip
 
 
-def _timed_step(setup: Setup) -> float:
+def expected_steps(method: Method, rounds: int, sizes: NDArray[np.int64]) -> int:
+    """SGD steps of a run on clients of these sizes (those that train), each as often as one of average size."""
+    per_visit = float(np.mean(np.ceil(sizes / method.local.batch_size))) * method.local.epochs
+    rows = (method.planner.schedule(r, len(sizes)) for r in range(1, rounds + 1))
+    return round(sum(row.trained * row.passes for row in rows) * per_visit)
+
+
+def timed_step(setup: Setup) -> float:
     """Seconds per SGD step of a scratch model, one thread; the run's own model is not touched."""
     job = setup.job
     threads = torch.get_num_threads()

@@ -19,21 +19,19 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from fedgsp.core.errors import Diverged, InputError
+from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
-from fedgsp.run import drive
-from fedgsp.run.config import RunConfig, read_config
+from fedgsp.run.config import RunConfig
 from fedgsp.run.drive import Objects
-from fedgsp.run.files import read_lines, write_whole
+from fedgsp.run.files import write_whole
 from fedgsp.run.observers import Observer
 from fedgsp.study.grid import Axis, Point, parse_grid, points, shown
+from fedgsp.study.journals import LAST
+from fedgsp.study.units import run_unit
 
 SCHEMA = 1
 VALIDATION = 0.1
 """The share of training samples that is kept for choosing, where the configuration does not say."""
-LAST = 3
-"""A unit's figure is the mean over this many last evaluations: single rounds are noisy."""
-DIVERGED = "diverged.txt"
 
 
 @dataclass(frozen=True)
@@ -126,61 +124,11 @@ def tune(
     return tuning
 
 
-def run_unit(
-    config: RunConfig,
-    directory: Path,
-    objects: Objects = Objects(),  # noqa: B008 - frozen
-    observers: Sequence[Observer] = (),
-) -> list[dict[str, Any]] | str:
-    """The journal of a run of `config` in `directory`: read if finished, else resumed or started; a text if it diverged."""
-    if (directory / "config.toml").exists():
-        recorded = read_config(directory / "config.toml")
-        named = recorded if objects.model is None else replace(recorded, model=config.model)
-        _check_same(config, named, directory)
-        if (directory / DIVERGED).exists():
-            return (directory / DIVERGED).read_text()
-        journal = finished_journal(directory, config.run.rounds)
-        if journal is not None:
-            return journal
-    try:
-        if (directory / "config.toml").exists():
-            result = drive.resume(
-                directory, rounds=config.run.rounds, workers=config.run.workers, objects=objects, observers=observers
-            )
-        else:
-            result = drive.start(objects.prepare(config), directory, observers)
-    except Diverged as error:
-        write_whole(directory / DIVERGED, str(error).encode())
-        return str(error)
-    return result.journal
-
-
-def finished_journal(directory: Path, rounds: int) -> list[dict[str, Any]] | None:
-    """The journal of a run that has trained at least `rounds` rounds, cut to them; None if it has not."""
-    file = directory / "journal.jsonl"
-    journal = list(read_lines(file)) if file.exists() else []
-    result = directory / "result.json"
-    finished = result.exists() and json.loads(result.read_text())["rounds"] >= rounds and len(journal) >= rounds
-    return journal[:rounds] if finished else None
-
-
 def _on_validation(config: RunConfig) -> RunConfig:
     """The same run, judged on a validation part and on nothing else."""
     data = config.data if config.data.validation else replace(config.data, validation=VALIDATION)
     run = replace(config.run, evaluate_on="validation", target_accuracy=None, stop_at_target=False, holdout_clients=0)
     return replace(config, run=run, data=data)
-
-
-def _check_same(ours: RunConfig, theirs: RunConfig, directory: Path) -> None:
-    """A unit's folder belongs to its configuration; only rounds and workers may change."""
-    same = replace(theirs, run=replace(theirs.run, rounds=ours.run.rounds, workers=ours.run.workers))
-    mine, there = ours.as_dict(), same.as_dict()
-    if mine != there:
-        odd = [key for key in ("run", "data", "model", "method") if mine[key] != there[key]]
-        raise InputError(
-            f"{directory} was run with another configuration (its [{odd[0] if odd else 'schema'}] differs); choose another "
-            f"place with --out."
-        )
 
 
 def _outcome(point: Point, journals: list[list[dict[str, Any]]], score: str | None, note: str) -> Outcome:

@@ -1,0 +1,132 @@
+"""`fedgsp compare`: methods, or finished runs, side by side."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fedgsp.study.findings import Findings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("compare")(compare)
+
+
+def compare(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="METHOD...|RUN_DIR...", help="Methods, or finished runs.")
+    ] = None,
+    data: Annotated[str, typer.Option(help="Data source, e.g. glyphs:clients=100 or npz:FILE.")] = "glyphs",
+    model: Annotated[str, typer.Option(help="small_cnn, leaf_cnn or package.module:callable.")] = "small_cnn",
+    rounds: Annotated[int, typer.Option(help="Rounds of every run.")] = 30,
+    seeds: Annotated[int, typer.Option(help="So many seeds, 0, 1, ..; one says nothing of the noise.")] = 3,
+    lr: Annotated[float | None, typer.Option(help="Learning rate of every method (default: each one's own).")] = None,
+    clients: Annotated[int | None, typer.Option(help="Use this many clients.")] = None,
+    holdout_clients: Annotated[int, typer.Option(help="Clients that never train, only judge.")] = 0,
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="The target of rounds, steps, traffic and time (default: the weakest method's end).")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="The fleet for times: paper, phone-4g, phone-wifi, hospital-fibre.")] = "paper",
+    workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the comparison; give it again to go on.")] = Path("runs/compare"),
+    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any entry of every run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON, nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Compare methods on your data (or runs that are finished): one table, the curves, and what is more than noise."""
+    from fedgsp.core.errors import InputError, did_you_mean
+    from fedgsp.cost import FLEETS
+    from fedgsp.report.plotting import require_plotting
+    from fedgsp.study.compare import Wish
+
+    if profile not in FLEETS:
+        raise InputError(f"unknown fleet '{profile}': {did_you_mean(profile, FLEETS)}")
+    require_plotting()
+    wish = Wish(profile, target_accuracy)
+    command = shlex.join(["fedgsp", "compare", *(names or [])])
+    if _are_runs(names or []):
+        found = _finished(names or [], wish, out, command)
+    else:
+        words = {"--data": data, "--model": model, "--rounds": rounds, "--seeds": seeds, "--lr": lr, "--clients": clients,
+                 "--target-accuracy": target_accuracy, "--holdout-clients": holdout_clients or None}  # fmt: skip
+        for option, value in words.items():
+            command += "" if value is None else f" {option} {shlex.quote(str(value))}"
+        command += "".join(f" --set {shlex.quote(text)}" for text in sets or [])
+        options = (data, clients, model, rounds, seeds, lr, holdout_clients, workers, sets or [], quiet or as_json)
+        found = _run(names or [], wish, out, command, *options)
+    if as_json:
+        typer.echo(json.dumps(found.facts, indent=2))
+    elif not quiet:
+        typer.echo("\n\n".join([*(table.markdown().rstrip() for table in found.tables), *found.notes]))
+        typer.echo(f"\nfiles in {out}: README.md, compare.json, tables as .csv, figures as .png and .svg")
+
+
+def _are_runs(names: list[str]) -> bool:
+    """Whether these are run directories; a mixture is refused, as is nothing."""
+    from fedgsp.core.errors import InputError
+    from fedgsp.methods import METHODS
+
+    if not names:
+        raise InputError("there is nothing to compare: name methods (fedgsp compare fedavg fedgsp), or finished runs.")
+    kinds = {name: name.split("+")[0] not in METHODS and ("/" in name or Path(name).exists()) for name in names}
+    if len(set(kinds.values())) > 1:
+        first, second = (next(name for name, is_run in kinds.items() if is_run is kind) for kind in (True, False))
+        raise InputError(f"'{first}' is a run directory and '{second}' a method; compare either runs or methods.")
+    return all(kinds.values())
+
+
+def _finished(names: list[str], wish: Any, out: Path, command: str) -> Findings:
+    from fedgsp.study.compare import compared, from_runs
+    from fedgsp.study.findings import Origin, write_findings
+    from fedgsp.study.finished import read_finished
+
+    runs = read_finished([Path(name) for name in names])
+    found = compared(*_arguments(from_runs(runs), wish))
+    used = {
+        str(run.directory): {"method": run.config.method.name, "seed": run.config.run.seed, "rounds": len(run.journal)}
+        for run in runs
+    }
+    write_findings(found, Origin("runs", command, runs[0].facts["data"], used), out)
+    return found
+
+
+def _run(
+    names: list[str], wish: Any, out: Path, command: str, data: str, clients: int | None, model: str, rounds: int, seeds: int,
+    lr: float | None, holdout: int, workers: str | None, sets: list[str], quiet: bool,
+) -> Findings:  # fmt: skip
+    from fedgsp.cli.bar import progress_bar
+    from fedgsp.cli.options import changed
+    from fedgsp.cli.run import _workers
+    from fedgsp.cli.units import hint_on_interrupt, watcher
+    from fedgsp.core.errors import InputError
+    from fedgsp.data import load
+    from fedgsp.study.compare import compared, run_methods
+    from fedgsp.study.findings import write_findings
+    from fedgsp.study.lab import Lab
+    from fedgsp.study.presets import PRESETS, Arm
+
+    if seeds < 1:
+        raise InputError(f"--seeds must be at least 1, not {seeds}.")
+    with progress_bar(quiet) as progress:
+        federation = load(data, clients=clients, progress=progress)
+    lab = Lab(
+        replace(PRESETS["laptop"], name="compare"), federation, data, out, seeds=seeds, workers=_workers(workers),
+        adjust=lambda config: changed(config, sets), watch=watcher(len(names) * seeds, quiet), clients=clients,
+    )  # fmt: skip
+    with hint_on_interrupt():
+        entrants = run_methods(lab, names, Arm(model, rounds, seeds), lr=lr, holdout=holdout)
+    found = compared(entrants, wish)
+    write_findings(found, lab.origin(command), out)
+    return found
+
+
+def _arguments(grouped: tuple[Any, Any], wish: Any) -> tuple[Any, Any, Any]:
+    entrants, notes = grouped
+    return entrants, wish, notes

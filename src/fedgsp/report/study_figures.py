@@ -1,0 +1,197 @@
+"""Figures of studies: what is to be seen as plain data, and one function that draws it into PNG and SVG.
+
+Colours are those of Okabe and Ito, which people with any kind of colour blindness can tell apart; lines differ in their dashes
+too, so that a print in grey can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgsp.core.errors import InputError
+from fedgsp.report.plotting import require_plotting
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#8C6D00", "#7F7F7F")
+DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 3)), (0, (2, 4)))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve; `low` and `high` are drawn as a band around it."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over one axis."""
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    log_x: bool = False
+
+    def draw(self, axes: Any) -> None:
+        """Each in its colour and dashes, the same in every panel."""
+        for at, line in enumerate(self.lines):
+            colour, dashes = COLOURS[at % len(COLOURS)], DASHES[at % len(DASHES)]
+            axes.plot(
+                line.x, line.y, color=colour, linestyle=dashes, label=line.label, linewidth=1.6, marker="o",
+                markersize=0 if len(line.x) > 12 else 3,
+            )  # fmt: skip
+            if line.low:
+                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
+        if self.log_x:
+            axes.set_xscale("log")
+            _plain_log(axes.xaxis)
+        axes.grid(alpha=0.3)
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Box plots: the paper's orange line is the median, its green triangle the mean; whiskers reach the extremes."""
+
+    title: str
+    x: str
+    y: str
+    boxes: Sequence[tuple[str, Sequence[float]]]
+    log_y: bool = True
+
+    def draw(self, axes: Any) -> None:
+        """Medians and means."""
+        floor = 1e-9 if self.log_y else -np.inf
+        axes.boxplot(
+            [np.maximum(np.asarray(values, dtype=float), floor) for _, values in self.boxes], whis=(0, 100), widths=0.6,
+            tick_labels=[label for label, _ in self.boxes], showmeans=True, medianprops={"color": "#E69F00", "linewidth": 2},
+            meanprops={"marker": "^", "markerfacecolor": "#009E73", "markeredgecolor": "#009E73"},
+        )  # fmt: skip
+        if self.log_y:
+            axes.set_yscale("log")
+            _plain_log(axes.yaxis)
+        axes.tick_params(axis="x", rotation=20)
+        axes.grid(axis="y", alpha=0.3)
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A heat map with its numbers written in; None is a cell without a figure, `low` and `high` the scale's ends."""
+
+    title: str
+    x: str
+    y: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    low: float
+    high: float
+
+    def draw(self, axes: Any) -> None:
+        """Dark is small; the smallest of the map has a frame."""
+        grid = np.array([[np.nan if v is None else v for v in row] for row in self.values], dtype=float)
+        axes.imshow(grid, cmap="cividis", vmin=self.low, vmax=self.high, aspect="auto", origin="lower")
+        middle = (self.low + self.high) / 2
+        for i, j in np.ndindex(grid.shape):
+            value = grid[i, j]
+            text = "-" if np.isnan(value) else f"{value:.3g}"
+            axes.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if value < middle else "black")
+        if not np.isnan(grid).all():
+            from matplotlib.patches import Rectangle
+
+            i, j = np.unravel_index(np.nanargmin(grid), grid.shape)
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
+        axes.set_xticks(range(len(self.columns)), self.columns)
+        axes.set_yticks(range(len(self.rows)), self.rows)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars, each a stack of one or more parts; `errors` are half-widths on top."""
+
+    title: str
+    x: str
+    y: str
+    labels: Sequence[str]
+    stacks: Sequence[tuple[str, Sequence[float]]]
+    errors: Sequence[float] = ()
+
+    def draw(self, axes: Any) -> None:
+        """Stacked from below, the sum written on top."""
+        bottom = np.zeros(len(self.labels))
+        for at, (name, values) in enumerate(self.stacks):
+            axes.bar(
+                self.labels, values, bottom=bottom, color=COLOURS[at], label=name if len(self.stacks) > 1 else None, width=0.6,
+                hatch="" if at == 0 else "//", edgecolor="white", linewidth=0,
+            )  # fmt: skip
+            bottom += np.asarray(values, dtype=float)
+        if any(self.errors):
+            axes.errorbar(range(len(self.labels)), bottom, yerr=self.errors, fmt="none", ecolor="black", capsize=4)
+        for at, total in enumerate(bottom):
+            axes.annotate(f"{total:.3g}", (at, total), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+        axes.margins(y=0.12)
+        if len(self.labels) > 5 and max(map(len, self.labels)) > 5:
+            axes.set_xticks(range(len(self.labels)), self.labels, rotation=40, ha="right", rotation_mode="anchor")
+        axes.grid(axis="y", alpha=0.3)
+
+
+def _plain_log(axis: Any) -> None:
+    """Ticks as plain numbers: at powers of ten, and at 2 and 5 times them where there are too few of those."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:.1g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+Panel = Lines | Boxes | Heat | Bars
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: rows of panels, the name of its file, and a caption."""
+
+    name: str
+    caption: str
+    rows: Sequence[Sequence[Panel]]
+
+
+def draw_picture(picture: Picture, folder: Path) -> list[Path]:
+    """Draw into folder/NAME.png and folder/NAME.svg, the same bytes each time."""
+    require_plotting()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    width = max(len(row) for row in picture.rows)
+    figure = Figure(figsize=(4.1 * width + 0.6, 3.4 * len(picture.rows) + 0.6), layout="constrained")
+    grid = figure.subplots(len(picture.rows), width, squeeze=False)
+    handles: dict[str, Any] = {}
+    for row, places in zip(picture.rows, grid, strict=True):
+        for panel, axes in zip(row, places, strict=False):
+            panel.draw(axes)
+            axes.set_title(panel.title, fontsize=10)
+            axes.set_xlabel(panel.x)
+            axes.set_ylabel(panel.y)
+            handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+        for unused in places[len(row) :]:
+            unused.axis("off")
+    if handles:
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(5, len(handles)))
+    paths = [folder / f"{picture.name}.{suffix}" for suffix in ("png", "svg")]
+    try:
+        with matplotlib.rc_context({"svg.hashsalt": "fedgsp", "svg.fonttype": "none"}):
+            for path in paths:
+                metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+                figure.savefig(path, dpi=110, metadata=metadata)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot draw {paths[0]}: {error}.") from error
+    return paths

@@ -1,0 +1,39 @@
+"""The studies by name: each asks a lab for its units (`gather`) and shows what came of them (`show`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.study import cost_to_target, cpd, curves, growth, kappa, table
+from fedgsp.study.findings import Findings
+from fedgsp.study.lab import Lab
+
+
+@dataclass(frozen=True)
+class Study:
+    """One question: its units, and the answer."""
+
+    title: str
+    gather: Callable[[Lab], Any]
+    show: Callable[[Lab, Any], Findings]
+
+
+STUDIES: Mapping[str, Study] = {
+    "cpd": Study(cpd.TITLE, cpd.gather, cpd.show),
+    "curves": Study(curves.TITLE, curves.gather, curves.show),
+    "growth": Study(growth.TITLE, growth.gather, growth.show),
+    "kappa": Study(kappa.TITLE, kappa.gather, kappa.show),
+    "table": Study(table.TITLE, table.gather, table.show),
+    "cost-to-target": Study(cost_to_target.TITLE, cost_to_target.gather, cost_to_target.show),
+}
+
+
+def studies_named(names: Sequence[str]) -> list[str]:
+    """Studies by name, each once, or all of them."""
+    for name in names:
+        if name not in (*STUDIES, "all"):
+            raise InputError(f"unknown study '{name}': {did_you_mean(name, [*STUDIES, 'all', 'report'])}")
+    return list(STUDIES) if "all" in names else list(dict.fromkeys(names))

@@ -1,0 +1,237 @@
+"""`fedgsp compare`: methods side by side on the user's own data, run here or finished before.
+
+One table: how good, for whom (the worst decile of clients), and what it took to reach a target; the curves; and a sentence
+that says which differences are larger than the noise. Methods that do not yield one model for everybody (several, or none at
+all) have a table of their own: their figures answer another question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedgsp.core.errors import InputError
+from fedgsp.methods import Method, named
+from fedgsp.study.curves import curves_picture
+from fedgsp.study.findings import Findings
+from fedgsp.study.finished import Finished
+from fedgsp.study.journals import evaluated, final, worst_decile
+from fedgsp.study.lab import Lab
+from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.presets import Arm
+from fedgsp.study.tables import Column, Table, brief, bytes_, number, percent
+from fedgsp.study.targets import mean_or_none, reached
+from fedgsp.study.units import Trace
+
+TITLE = "Methods compared"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method in one setting: a run for each of its seeds, and whether it yields one model, several or none."""
+
+    name: str
+    traces: dict[int, Trace]
+    yields: str = "one"
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a seed ran away."""
+        return any(trace.diverged for trace in self.traces.values())
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How to compare: on which fleet time is estimated, and the target (None: what the weakest method has at its end)."""
+
+    fleet: str = "paper"
+    target: float | None = None
+
+
+def run_methods(lab: Lab, names: Sequence[str], arm: Arm, *, lr: float | None = None, holdout: int = 0) -> list[Entrant]:
+    """Run every method with every seed of the series."""
+    doubled = [name for at, name in enumerate(names) if name in names[:at]]
+    if doubled:
+        raise InputError(f"the method '{doubled[0]}' is named twice.")
+    methods = {name: _with_rate(named(name), lr) for name in names}  # refuses an unknown name before anything runs
+    found = []
+    for name, method in methods.items():
+        traces = lab.traces(name, method, arm, holdout=holdout)
+        found.append(Entrant(name, dict(zip(lab.seeds(arm), traces, strict=True)), method.yields))
+    return found
+
+
+def _with_rate(method: Method, lr: float | None) -> Method:
+    return method if lr is None else replace(method, local=replace(method.local, lr=lr))
+
+
+def from_runs(runs: Sequence[Finished]) -> tuple[list[Entrant], list[str]]:
+    """(runs that differ in nothing but their seed put together, notes)."""
+    groups: dict[str, list[Finished]] = {}
+    for run in runs:
+        groups.setdefault(repr(_setting(run)), []).append(run)
+    rounds = min(len(run.journal) for run in runs)
+    longer = any(len(run.journal) > rounds for run in runs)
+    notes = [f"The runs have different numbers of rounds: the first {rounds} of each are compared."] if longer else []
+    entrants = []
+    for group, label in zip(groups.values(), _labels([group[0] for group in groups.values()]), strict=True):
+        traces: dict[int, Trace] = {}
+        for run in group:
+            if run.config.run.seed in traces:
+                raise InputError(f"{run.directory} repeats another of the runs: the same configuration with the same seed.")
+            traces[run.config.run.seed] = _cut(run.trace(), rounds)
+        entrants.append(Entrant(label, traces, group[0].config.method.yields))
+    return entrants, notes
+
+
+def _setting(run: Finished) -> dict[str, Any]:
+    """All that a group of runs has in common."""
+    table = run.config.as_dict()
+    decides = {key: value for key, value in table["run"].items() if key not in ("seed", "rounds", "workers")}
+    return {
+        "run": decides,
+        "model": table["model"],
+        "method": table["method"],
+        "data": {k: v for k, v in table["data"].items() if k != "source"},
+    }
+
+
+def _labels(runs: Sequence[Finished]) -> list[str]:
+    """Method names; where two are the same, with the entries that tell them apart."""
+    flat = [_flat(_setting(run)) for run in runs]
+    labels = []
+    for run, mine in zip(runs, flat, strict=True):
+        alike = [other for r, other in zip(runs, flat, strict=True) if r.config.method.name == run.config.method.name]
+        odd = [key for key in mine if any(other.get(key) != mine[key] for other in alike)]
+        said = ", ".join(f"{key.rsplit('.', 1)[-1]}={mine[key]}" for key in odd)
+        labels.append(f"{run.config.method.name} ({said})" if said else run.config.method.name)
+    return labels
+
+
+def _flat(table: dict[str, Any], at: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
+    return found
+
+
+def _cut(trace: Trace, rounds: int) -> Trace:
+    seconds, computing = ({f: line[:rounds] for f, line in lines.items()} for lines in (trace.seconds, trace.computing))
+    return replace(trace, journal=trace.journal[:rounds], seconds=seconds, computing=computing)
+
+
+def compared(entrants: Sequence[Entrant], wish: Wish, notes: Sequence[str] = ()) -> Findings:
+    """The tables, the picture and the sentence."""
+    metric = _metric(entrants)
+    single = [entrant for entrant in entrants if entrant.yields == "one"]
+    others = [entrant for entrant in entrants if entrant.yields != "one"]
+    whole = [entrant for entrant in single if not entrant.diverged]
+    if not whole and not others:
+        raise InputError("every method diverged; try a smaller learning rate.")
+    target = wish.target if wish.target is not None else _weakest(whole, metric)
+    tables, said = [], [*notes]
+    facts: dict[str, Any] = {"metric": metric, "target": target, "fleet": wish.fleet}
+    if single:
+        tables.append(_table(single, metric, target, wish.fleet))
+        by_seed = {e.name: {s: final(t.journal, metric) for s, t in e.traces.items()} for e in whole}
+        gaps = differences(by_seed)
+        said.append(sentence(gaps, metric) if len(single) > 1 else "One method alone has nothing to be compared with.")
+        facts["methods"] = by_seed
+        facts["differences"] = [
+            {"first": g.first, "second": g.second, "mean": g.estimate.mean, "half": g.estimate.half, "clear": g.clear}
+            for g in gaps
+        ]
+    if others:
+        tables.append(_other_table(others, metric, wish.fleet))
+    drawn = {e.name: list(e.traces.values()) for e in (*whole, *(o for o in others if _judged(o) and not o.diverged))}
+    score = None if metric == "loss" else metric
+    pictures = [curves_picture("compare", drawn, "each method over its seeds", score, wish.fleet)] if drawn else []
+    return Findings("compare", TITLE, tables, pictures, facts, said)
+
+
+def _metric(entrants: Sequence[Entrant]) -> str:
+    """Accuracy, or the loss where there is none; other metrics may be better large or small, so they are not compared."""
+    for entrant in entrants:
+        for trace in entrant.traces.values():
+            for _, figures in evaluated(trace.journal):
+                return "accuracy" if "accuracy" in figures else "loss"
+    raise InputError("no run has an evaluation, so nothing can be compared; the data needs test samples.")
+
+
+def _judged(entrant: Entrant) -> bool:
+    return all(evaluated(trace.journal) for trace in entrant.traces.values())
+
+
+def _weakest(entrants: Sequence[Entrant], metric: str) -> float | None:
+    """What the weakest method has at its end, rounded so that it has reached it itself (a whole per cent, a hundredth)."""
+    ends = [Estimate.of([final(trace.journal, metric) for trace in e.traces.values()]).mean for e in entrants]
+    if not ends:
+        return None
+    return math.ceil(100 * max(ends)) / 100 if metric == "loss" else math.floor(100 * min(ends)) / 100
+
+
+def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet: str) -> Table:
+    form = number(4) if metric == "loss" else percent
+    unit = "" if metric == "loss" else " %"
+    rows: list[tuple[Any, ...]] = []
+    for entrant in entrants:
+        runs = list(entrant.traces.values())
+        if entrant.diverged:
+            rows.append((entrant.name, "diverged", *[None] * 6, len(runs)))
+            continue
+        taken = [None if target is None else reached(trace, target, metric=metric) for trace in runs]
+        time = [None if one is None else one.seconds[fleet] for one in taken]
+        rows.append(
+            (
+                entrant.name, Estimate.of([final(t.journal, metric) for t in runs]),
+                Estimate.of([worst_decile(t.journal, metric) for t in runs]),
+                *([] if metric == "loss" else [Estimate.of([final(t.journal, "loss") for t in runs])]),
+                *(mean_or_none(taken, what) for what in ("rounds", "serial_steps", "bytes")),
+                None if any(t is None for t in time) else sum(t for t in time if t is not None) / len(time), len(runs),
+            )
+        )  # fmt: skip
+    goal = "-" if target is None else f"{target:g}" if metric == "loss" else f"{100 * target:.4g} %"
+    columns = [
+        Column("method"), Column(f"{metric}{unit}", form), Column(f"worst-decile client{unit}", form),
+        *([] if metric == "loss" else [Column("loss", number(3))]), Column(f"rounds to {goal}", number(1)),
+        Column("serial steps", number()), Column("traffic", bytes_), Column(f"time on '{fleet}' s", brief), Column("seeds"),
+    ]  # fmt: skip
+    rows = [row if len(row) == len(columns) else (*row[: len(columns) - 1], row[-1]) for row in rows]
+    return Table(
+        "compare", f"After {_rounds(entrants)} rounds",
+        columns, rows,
+        f"Mean of the last 3 evaluations on test samples, as LEAF weighs clients; ± is a 95 % interval over seeds (Student's "
+        f"t). Worst decile: nine clients in ten do better. Rounds, steps, traffic and time are those until {goal} is first "
+        f"reached, the mean over seeds; - where one did not get there.",
+    )  # fmt: skip
+
+
+def _other_table(entrants: Sequence[Entrant], metric: str, fleet: str) -> Table:
+    form = number(4) if metric == "loss" else percent
+    rows: list[tuple[Any, ...]] = []
+    for entrant in entrants:
+        runs = list(entrant.traces.values())
+        if entrant.diverged:
+            rows.append((entrant.name, entrant.yields, "diverged", None, None, None, len(runs)))
+            continue
+        rows.append(
+            (
+                entrant.name, entrant.yields,
+                Estimate.of([final(t.journal, metric) for t in runs]) if _judged(entrant) else None,
+                *(Estimate.of([t.journal[-1][key] for t in runs]) for key in ("serial_steps_total", "bytes_total")),
+                Estimate.of([t.seconds[fleet][-1] for t in runs]), len(runs),
+            )
+        )  # fmt: skip
+    return Table(
+        "compare-others", "Methods that do not yield one model for everybody",
+        (Column("method"), Column("yields"), Column(f"{metric}{'' if metric == 'loss' else ' %'}", form),
+         Column("serial steps", number()), Column("traffic", bytes_), Column(f"time on '{fleet}' s", brief), Column("seeds")),
+        rows,
+        f"After {_rounds(entrants)} rounds; each client is judged on the model that is meant for it.",
+    )  # fmt: skip
+
+
+def _rounds(entrants: Sequence[Entrant]) -> int:
+    return max((len(trace.journal) for entrant in entrants for trace in entrant.traces.values()), default=0)
