@@ -42,3 +42,15 @@ def die_once(flag: str) -> None:
     if not Path(flag).exists():
         Path(flag).touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaisesFrom(SGD):
+    """Raises at every client from a round on."""
+
+    round_: int = 1
+
+    def begin(self, visit: Visit) -> None:
+        """Fail if it is time."""
+        if visit.round >= self.round_:
+            raise ZeroDivisionError("a bug that shows late")

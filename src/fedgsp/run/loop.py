@@ -76,9 +76,15 @@ def train_rounds(
     method, seeds, options = setup.config.method, setup.seeds, setup.config.run
     profiles = setup.job.data.profiles(setup.roster)
 
-    def planned(r: int, state: ServerState) -> Plan:
-        plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group the clients, sample groups, order the chains
-        return method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
+    def planned(state: ServerState) -> tuple[Plan, _Clock] | None:
+        """The round after `state` and its clock; None after the last."""
+        if state.round >= options.rounds:
+            return None
+        clock = _Clock()
+        plan = method.planner.plan(state.round + 1, profiles, seeds)  # lines 3-5: group, sample groups, order the chains
+        plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
+        clock.lap("plan")
+        return plan, clock
 
     def settled(trained: _Trained | None) -> bool:
         """Commit a round once it is evaluated; whether the run is over with it."""
@@ -92,9 +98,9 @@ def train_rounds(
         return options.stop_at_target and _reached(figures, setup)
 
     waiting: _Trained | None = None
-    plan = planned(state.round + 1, state) if state.round < options.rounds else None
-    while plan is not None:
-        r, clock = plan.round, _Clock()
+    following = planned(state)
+    while following is not None:
+        (plan, clock), r = following, state.round + 1
         recorder.event("round", round=r, chains=len(plan.chains))
         _tell(observers, "round_begun", plan)
         update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
@@ -123,9 +129,15 @@ def train_rounds(
                 engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
             )
         waiting = _Trained(plan, state, tally, evaluation, clock)
-        with clock.spending("plan"):
-            plan = planned(r + 1, state) if r < options.rounds else None
-        if plan is None or clock.laps["train"] > LONG_ROUND or engine.idle_share(plan) <= SOME_IDLE:
+        following = planned(state)
+        put_off = (
+            following is not None
+            and evaluation is not None
+            and clock.laps["train"] <= LONG_ROUND
+            and not state.kept  # what clients keep may take much disk: two versions of it are enough
+            and engine.idle_share(following[0]) > SOME_IDLE
+        )
+        if not put_off:
             done, waiting = waiting, None
             if settled(done):
                 break
