@@ -131,26 +131,28 @@ class RunCosts:
 
 def run_cost(events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int) -> RunCosts:
     """The cost of the first `rounds` rounds of an event log on a fleet."""
-    seconds = chains = computing = traffic = 0.0
-    visits = 0
-    walked = _walked(events, rounds)
-    for hops_of_chain in walked.values():
-        times = [_chain_seconds(hops, fleet, flops_per_sample * epochs) for hops in hops_of_chain.values()]
-        longest = max(times, key=lambda pair: pair[0])
-        through_server = sum(_server_bytes(hops, fleet.relay) for hops in hops_of_chain.values())
-        link = 8 * through_server / fleet.server_bits if fleet.server_bits else 0.0
-        chains += longest[0]
-        computing += longest[1]
-        seconds += max(longest[0], link)
-        traffic += through_server
-        visits += sum(len(hops) for hops in hops_of_chain.values())
-    return RunCosts(len(walked), visits, seconds, chains, computing, traffic)
+    each = [round_cost(chains, fleet, flops_per_sample, epochs) for chains in walked_chains(events, rounds).values()]
+    return RunCosts(
+        rounds=len(each),
+        visits=sum(cost.visits for cost in each),
+        **{name: sum((getattr(cost, name) for cost in each), 0.0) for name in ("seconds", "chains", "computing", "traffic")},
+    )
 
 
 Hops = Sequence[Mapping[str, Any]]
 
 
-def _walked(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
+def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float, epochs: int) -> RunCosts:
+    """The cost of one round, given the hops of each of its chains."""
+    times = [_chain_seconds(hops, fleet, flops_per_sample * epochs) for hops in chains.values()]
+    longest = max(times, key=lambda pair: pair[0])
+    through_server = sum(_server_bytes(hops, fleet.relay) for hops in chains.values())
+    link = 8 * through_server / fleet.server_bits if fleet.server_bits else 0.0
+    visits = sum(len(hops) for hops in chains.values())
+    return RunCosts(1, visits, max(longest[0], link), longest[0], longest[1], through_server)
+
+
+def walked_chains(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int, dict[int, Hops]]:
     """round -> chain -> hops in order: those of the last attempt at each round and of the last walk of each chain."""
     found: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = {}
     for event in events:

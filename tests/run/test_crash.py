@@ -64,6 +64,8 @@ def outcome(out: Path) -> dict[str, bytes]:
     return {
         "model": (out / "model.safetensors").read_bytes(),
         "plans": (out / "plans.jsonl").read_bytes(),
+        "scores": (out / "scores.jsonl").read_bytes(),
+        "clients": (out / "clients.safetensors").read_bytes(),
         "journal": journal,
     }
 

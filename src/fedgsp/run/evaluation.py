@@ -25,14 +25,16 @@ def evaluate_state(
     judged: Clients,
     held_out: Clients,
     evaluate_on: Literal["test", "validation"] = "test",
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], ClientScores]:
     """Figures for the journal: test, validation (where carved out) and the clients that never train (all their samples).
 
     On "validation" (tuning) nothing but that part is looked at, so that test data cannot sway a choice.
+    Beside the figures come the scores of each client that they are made of.
     """
     figures: dict[str, Any] = {}
     part = data.test if evaluate_on == "test" else data.validation
-    tested = summarise(client_scores(engine, server, state, data, judged, part))
+    scores = client_scores(engine, server, state, data, judged, part)
+    tested = summarise(scores)
     if tested is not None:
         figures.update(tested.as_dict())
         figures[f"{evaluate_on}_clients"] = figures.pop("clients")
@@ -49,7 +51,7 @@ def evaluate_state(
             raise Diverged(
                 f"the model of round {state.round} has the {evaluate_on} {name} {value}; try a smaller learning rate."
             )
-    return figures
+    return figures, scores
 
 
 def client_scores(

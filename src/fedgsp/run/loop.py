@@ -10,6 +10,7 @@ from typing import Any
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Absent, Engine, EngineEvent, HopDone, planned_samples
+from fedgsp.run.clients import score_record
 from fedgsp.run.directory import Recorder
 from fedgsp.run.evaluation import evaluate_state
 from fedgsp.run.observers import Observer
@@ -70,15 +71,17 @@ def train_rounds(
         state = update.finish()  # line 11
         clock.lap("train")
         figures: dict[str, Any] = {}
+        scores: dict[str, Any] | None = None
         if r % options.eval_every == 0 or r == options.rounds:
             _tell(observers, "evaluating", r)
-            figures = evaluate_state(
+            figures, judged = evaluate_state(
                 engine, method.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on
             )
+            scores = score_record(r, judged, setup.job.task.score, len(setup.data)) if len(judged.clients) else None
         clock.lap("evaluate")
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}
         entry = _entry(plan, tally, figures, state, before, clock)
-        recorder.commit(state, plan, entry)
+        recorder.commit(state, plan, entry, scores)
         journal.append(entry)
         _tell(observers, "round_done", entry)
         if options.stop_at_target and _reached(figures, setup):
