@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli.watch import watched
 from fedgsp.core.errors import Terminated
 
 
@@ -53,6 +54,9 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic and time; train nothing.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
+    tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
 ) -> None:
     """Train a method. With no arguments: FedGSP on made-up handwriting, about a minute."""
     from fedgsp.cli.options import build_config, growth_parts
@@ -86,8 +90,9 @@ def run(
         show_dry_run(setup, as_json)
         return
     place = out or _default_place(setup.config.method.name)
-    with _hint_on_interrupt(place):
-        result = drive.start(setup, place, _observers(quiet, as_json))
+    observers = [*_observers(quiet, as_json), *_loggers(place, tensorboard, mlflow)]
+    with _hint_on_interrupt(place), watched(place, watch, quiet or as_json):
+        result = drive.start(setup, place, observers)
     _finish(result, quiet, as_json)
 
 
@@ -99,18 +104,22 @@ def resume(
     other_numerics: Annotated[bool, typer.Option(help="Go on although torch or the device changed.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
+    tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
 ) -> None:
     """Go on with a run that was stopped, to the same bits as if it never had been."""
     from fedgsp.run import drive
 
-    with _hint_on_interrupt(directory):
+    observers = [*_observers(quiet, as_json), *_loggers(directory, tensorboard, mlflow)]
+    with _hint_on_interrupt(directory), watched(directory, watch, quiet or as_json):
         result = drive.resume(
             directory,
             rounds=rounds,
             workers=_workers(workers),
             previous=previous,
             other_numerics=other_numerics,
-            observers=_observers(quiet, as_json),
+            observers=observers,
         )
     if not (quiet or as_json) and not result.trained_now:
         typer.echo(f"{directory} had already come to its end after {result.rounds} rounds; --rounds trains on.")
@@ -155,6 +164,20 @@ def _observers(quiet: bool, as_json: bool) -> list[Any]:
     from fedgsp.cli.display import display
 
     return [display()]
+
+
+def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None) -> list[Any]:
+    """Observers of other tools; what they need is missed before anything starts."""
+    made: list[Any] = []
+    if tensorboard is not None:
+        from fedgsp.observe import TensorBoard
+
+        made.append(TensorBoard(tensorboard))
+    if mlflow is not None:
+        from fedgsp.observe import MLflow
+
+        made.append(MLflow(place, None if mlflow == "auto" else mlflow))
+    return made
 
 
 def _finish(result: Any, quiet: bool, as_json: bool) -> None:

@@ -34,7 +34,9 @@ def need_runs(places: list[Path]) -> list[Path]:
     """The same, refused with a sentence where there is none."""
     found = find_runs(places)
     if not found:
-        raise InputError(f"there is no run in {', '.join(map(str, places))}; a run directory has a config.toml and a plans.jsonl.")
+        raise InputError(
+            f"there is no run in {', '.join(map(str, places))}; a run directory has a config.toml and a plans.jsonl."
+        )
     return found
 
 
@@ -45,6 +47,8 @@ def _inside(place: Path, depth: int) -> Iterator[Path]:
     if depth == 0:
         return
     with os.scandir(place) as entries:
-        folders = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."))
+        folders = sorted(
+            entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+        )
     for name in folders:
         yield from _inside(place / name, depth - 1)

@@ -1,4 +1,4 @@
-"""Kinds of class mixes: clients with alike class shares get one colour, so that a lane of many colours is a group of many kinds."""
+"""Kinds of class mixes: clients with alike class shares get one colour, so a lane of many colours is a group of many kinds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED_CLASSES = 4
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """`of` (K,) is each client's kind, 255 for clients without samples; `marks` are the classes that a kind has more of than others.
+    """`of` (K,) is each client's kind, 255 for clients without samples; `marks` are the classes a kind has more of than others.
 
     Kinds are in the order of how many clients they have.
     """
@@ -28,7 +28,7 @@ class Kinds:
 
 
 def kinds_of(counts: NDArray[np.float64]) -> Kinds:
-    """Up to seven kinds by k-means on the roots of class shares (so that Euclidean distance is Hellinger's), always the same."""
+    """Up to seven kinds by k-means on the roots of class shares (whose Euclidean distance is Hellinger's), always the same."""
     totals = counts.sum(axis=1)
     present = np.flatnonzero(totals > 0)
     shares = counts[present] / totals[present, None]

@@ -1,4 +1,4 @@
-"""Runs of one method with other seeds belong together; a name that stands for several configurations is told apart by what differs."""
+"""Runs of one method with other seeds belong together; configurations of one name are told apart by what differs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 from fedgsp.report.runview import RunView
 
-NOT_TOLD_APART = {("schema",), ("run", "seed"), ("run", "workers"), ("run", "rounds"), ("run", "eval_every"), ("run", "target_accuracy"),
-                  ("run", "stop_at_target"), ("method", "name")}  # fmt: skip
+NOT_TOLD_APART = {
+    ("schema",), ("method", "name"),
+    *(("run", name) for name in ("seed", "workers", "rounds", "eval_every", "target_accuracy", "stop_at_target")),
+}  # fmt: skip
 MOST_WORDS = 3
 
 
@@ -26,7 +28,9 @@ class RunGroup:
 def group_runs(runs: Sequence[RunView]) -> list[RunGroup]:
     """Groups in the order in which they first appear."""
     leaves = [_leaves(run.config) for run in runs]
-    keys = [(run.method, json.dumps(sorted((k, repr(v)) for k, v in own.items()))) for run, own in zip(runs, leaves, strict=True)]
+    keys = [
+        (run.method, json.dumps(sorted((k, repr(v)) for k, v in own.items()))) for run, own in zip(runs, leaves, strict=True)
+    ]
     members: dict[tuple[str, str], list[int]] = {}
     for index, key in enumerate(keys):
         members.setdefault(key, []).append(index)

@@ -1,7 +1,7 @@
 """The page: HTML, styles, scripts and data in one file that needs no network and lets nothing foreign run.
 
-Data goes into a block that browsers never execute, with every character escaped that could end it; scripts only make text nodes of
-it; and the page's own policy allows this one script (by its hash) and no connection at all (a watched page: to its own server).
+Data goes into a block that browsers never execute, with every character escaped that could end it; scripts make only text
+nodes of it; and the page's own policy allows this one script (by its hash) and no connection (a watched page: to its server).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def build(data: dict[str, Any], made: str, *, live: bool = False, every: int = 1
 
 
 def embedded(data: Any) -> str:
-    """JSON that can stand in a script element: nothing in it can close the element, open a comment or break a line of script."""
+    """JSON that can stand in a script element: nothing in it can close the element or open a comment."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

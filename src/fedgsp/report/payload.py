@@ -1,4 +1,4 @@
-"""Runs as the data of a page: compact, the same for a report and for a page that is watched, in one piece or from a round on."""
+"""Runs as the data of a page: compact, the same for a report and for a watched page, in one piece or from a round on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALWAYS = 10
 """The first so many rounds are always shown: there lanes multiply fastest."""
 
 QUANTILES = ("0.1", "0.5", "0.9")
-STATUSES = {"finished", "target", "interrupted", "failed"}
+MOST_NAMED = 4
 
 
 def payload(runs: Sequence[RunView], title: str | None = None, budget: int = PLAN_BUDGET) -> dict[str, Any]:
@@ -48,9 +48,13 @@ def frame(runs: Sequence[RunView], title: str | None = None) -> dict[str, Any]:
 
 
 def _title(runs: Sequence[RunView], labels: Sequence[str]) -> str:
+    if not runs:
+        return "Waiting for a run"
     if len(runs) == 1:
         return f"{labels[0]}, seed {runs[0].seed}"
-    return f"{len(runs)} runs of {labels[0]}" if len(labels) == 1 else f"{len(labels)} methods, {len(runs)} runs"
+    if len(labels) == 1:
+        return f"{labels[0]}, {len(runs)} seeds"
+    return f"{', '.join(labels[:-1])} and {labels[-1]}" if len(labels) <= MOST_NAMED else f"{len(labels)} methods compared"
 
 
 class FederationShelf:
@@ -121,13 +125,17 @@ def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) 
 def columns(run: RunView, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A journal as columns; `time` has the estimated seconds of each round on each fleet."""
     score = run.score or "loss"
-    names = {"round": "round", "groups": "groups", "chains": "chains", "clients": "clients", "steps": "serial_steps_total",
-             "bytes": "bytes_total", "trainLoss": "train_loss", "loss": "loss", "score": score, "plain": f"{score}_plain"}  # fmt: skip
+    names = {
+        "round": "round", "groups": "groups", "chains": "chains", "clients": "clients", "steps": "serial_steps_total",
+        "bytes": "bytes_total", "trainLoss": "train_loss", "loss": "loss", "score": score, "plain": f"{score}_plain",
+    }  # fmt: skip
     made: dict[str, Any] = {short: rounded(_number(entry.get(name)) for entry in entries) for short, name in names.items()}
     for quantile in QUANTILES:
         spread = [entry.get("quantiles", {}).get(score, {}).get(quantile) for entry in entries]
         made[f"q{quantile}"] = rounded(_number(value) for value in spread)
-    made["wall"] = rounded(sum(entry.get("timings", {}).get(lap, 0.0) for lap in ("plan", "train", "evaluate")) for entry in entries)
+    made["wall"] = rounded(
+        sum(entry.get("timings", {}).get(lap, 0.0) for lap in ("plan", "train", "evaluate")) for entry in entries
+    )
     costs = [run.happened.costs_of(entry["round"]) for entry in entries]
     made["time"] = {fleet: rounded(_seconds(cost.get(fleet)) for cost in costs) for fleet in FLEETS}
     return made

@@ -1,4 +1,4 @@
-"""One run as a report sees it: what its directory says, read again as it grows. It never writes there, and runs none of its code."""
+"""One run as a report sees it: what its directory says, read on as it grows. It writes nothing there and runs no code of it."""
 
 from __future__ import annotations
 

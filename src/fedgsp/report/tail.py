@@ -1,4 +1,4 @@
-"""Following a file of JSON lines that somebody else writes: only what was added is read, and a file that was cut back is noticed."""
+"""Following a file of JSON lines that somebody else writes: only what is new is read, and a cut is noticed."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ Sentences = list[dict[str, str]]
 
 def summary(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> Sentences:
     """Sentences, each with a kind: "lead" (what this is), "fact", or "caution" (what not to read into it)."""
+    if not runs:
+        return [_said("lead", "There is no run here yet; this page shows it as soon as it begins.")]
     said: Sentences = [_said("lead", _about(runs))]
     for text in (_outcome(runs, groups), _race(runs, groups), _spread(runs, groups), _shape(runs)):
         if text:
@@ -38,7 +40,9 @@ def _about(runs: Sequence[RunView]) -> str:
         kind = f" of {facts.classes} classes" if facts.classes else ""
         where = f"{len(facts.train):,} clients that hold {samples:,} samples{kind} and keep them to themselves"
     else:
-        where = f"clients of {len(sources)} different federations" if sources else "clients that keep their samples to themselves"
+        where = (
+            f"clients of {len(sources)} different federations" if sources else "clients that keep their samples to themselves"
+        )
     models = sorted({str(run.config.get("model", {}).get("name", "a model")) for run in runs})
     model = f"The model {models[0]}" if len(models) == 1 else f"{len(models)} different models"
     verb = "was" if len(models) == 1 else "were"
@@ -80,12 +84,14 @@ def _outcome(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> str:
 def _figure_name(run: RunView) -> str:
     if run.score == "accuracy":
         part = "test" if run.config.get("run", {}).get("evaluate_on", "test") == "test" else "validation"
-        return f"accuracy (the share of {part} samples that the model gets right, clients weighed by how many samples they have)"
+        return (
+            f"accuracy (the share of {part} samples that the model gets right, clients weighed by how many samples they have)"
+        )
     return run.score or "loss (lower is better)"
 
 
 def _value(run: RunView, value: float) -> str:
-    return f"{100 * value:.1f} %" if run.score == "accuracy" else f"{value:.4g}"
+    return f"{100 * value:.1f}\u00a0%" if run.score == "accuracy" else f"{value:.4g}"
 
 
 def _seeds(run: RunView, each: list[float]) -> str:
@@ -129,8 +135,8 @@ def _race(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> str:
     rows.sort()
     told = [f"{label} {_count(r, 'round')} and {_count(steps, 'step')}" for r, steps, label in rows[:MOST_LISTED]]
     return (
-        f"To {100 * target:.0f} % accuracy (reached by all) it took, in rounds and in training steps that had to wait for each other: "
-        f"{', '.join(told)}."
+        f"To {100 * target:.0f}\u00a0% accuracy (reached by all) it took, in rounds and in training steps that had to wait for "
+        f"each other: {', '.join(told)}."
     )
 
 

@@ -73,7 +73,7 @@ function unpack(packed) {
 }
 
 const grouped = (n) => Math.round(n).toLocaleString("en-US");
-const percent = (v, digits = 1) => `${(100 * v).toFixed(digits)} %`;
+const percent = (v, digits = 1) => `${(100 * v).toFixed(digits)}\u00a0%`;
 const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
 const short = (v) => (v === 0 ? "0" : Math.abs(v) >= 1e4 || Math.abs(v) < 1e-3 ? v.toExponential(1) : String(Number(v.toPrecision(3))));
 

@@ -12,6 +12,8 @@ function yAxes() {
 
 const yText = (v) => (["score", "q0.1", "q0.5", "q0.9", "plain"].includes(curves.y) && isShare() ? percent(v) : curves.y === "chains" ? grouped(v) : short(v));
 
+const yTick = (v, step) => (yText(v).endsWith("%") ? percent(v, step < 0.01 ? 1 : 0) : yText(v));
+
 function setUpCurves() {
   choices(byId("curve-fleet"), store.fleets.map((f) => [f, f]));
   curves.fleet = store.fleets[0];
@@ -97,7 +99,7 @@ function plotCurves() {
   const options = {
     width: Math.max(240, place.clientWidth), height: place.clientHeight, legend: { show: false }, series: [{}, ...series],
     scales: { x: { time: false, distr: curves.log ? 3 : 1 }, y: { range: (u, low, high) => yRange(low, high) } },
-    axes: [{ ...axis, size: 36, space: curves.x === "round" ? 50 : 95, values: (u, vs) => vs.map((v) => (v === null ? "" : X_AXES[curves.x][1](v))) }, { ...axis, size: 58, values: (u, vs) => vs.map(yText) }],
+    axes: [{ ...axis, size: 36, space: curves.x === "round" ? 50 : 95, values: (u, vs) => vs.map((v) => (v === null ? "" : X_AXES[curves.x][1](v))) }, { ...axis, size: 58, values: (u, vs) => vs.map((v, k) => yTick(v, vs[1] - vs[0])) }],
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 8 } },
     hooks: { setCursor: [onCursor], setSelect: [() => { byId("curve-zoom").hidden = false; }] },
   };

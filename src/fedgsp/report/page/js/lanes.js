@@ -1,6 +1,6 @@
 // The sequential-to-parallel picture: the real plans, a round at a time.
 const lanes = { run: null, at: 0, timer: null, spots: [], box: null, follow: true };
-const LANE_GAP = [4.5, 30];
+const LANE_GAP = [4.5, 44];
 
 function setUpLanes() {
   byId("lane-run").addEventListener("change", (e) => { lanes.run = e.target.value; lanes.at = 0; stopPlaying(); drawLanes(); });
@@ -61,7 +61,7 @@ function layout(plan, run, width) {
   const perColumn = Math.max(1, Math.floor((height - 16) / LANE_GAP[0]));
   const columns = Math.max(1, Math.ceil(n / perColumn)), rows = Math.ceil(n / columns);
   const dy = Math.max(LANE_GAP[0], Math.min(LANE_GAP[1], (height - 16) / rows));
-  const margin = dy >= 15 && columns === 1 ? 62 : 6, right = dy >= 15 && columns === 1 ? 66 : 6;
+  const roomy = dy >= 15 && columns === 1, margin = !roomy ? 6 : width < 560 ? 24 : 66, right = roomy && width >= 560 ? 66 : 6;
   const dx = Math.min(30, (width - margin - right) / (columns === 1 ? longest : columns * (long + 1)));
   return { height: Math.max(height * 0.5, rows * dy + 16), rows, columns, dx, dy, margin, long, radius: Math.max(1.3, Math.min(11, 0.42 * dx, 0.42 * dy)) };
 }
@@ -77,7 +77,7 @@ function drawStations(plan) {
   plan.lanes.forEach((lane, index) => {
     const column = Math.floor(index / l.rows), y = 10 + (index % l.rows) * l.dy + l.dy / 2, x0 = l.margin + column * (l.long + 1) * l.dx + l.dx / 2;
     if (lane.length > 1 || l.dx > 9) rails += `M${(x0 - l.dx * 0.5).toFixed(1)} ${y.toFixed(1)}H${(x0 + (lane.length - 0.4) * l.dx).toFixed(1)}`;
-    if (l.margin > 20) texts.push(label(l.margin - 10, y + 4, `group ${index + 1}`, { "text-anchor": "end", class: "faint" }));
+    if (l.margin > 20) texts.push(label(l.margin - 10, y + 4, l.margin > 30 ? `group ${index + 1}` : index + 1, { "text-anchor": "end", class: "faint" }));
     lane.forEach((client, hop) => {
       const kind = federation ? federation.kindOf[client] : 255, size = federation ? 0.5 + 0.5 * (Math.sqrt(federation.train[client]) / big) : 0.8;
       const r = l.radius * size, x = x0 + hop * l.dx;
@@ -85,7 +85,7 @@ function drawStations(plan) {
       if (letters && r > 6.5 && kind < 255) texts.push(svg("text", { x: x.toFixed(1), y: (y + 3.6).toFixed(1), "text-anchor": "middle", fill: "#10161c", "font-size": 10, "font-weight": 700 }, KIND_LETTERS[kind]));
       lanes.spots.push(x, y, index, hop, client);
     });
-    if (l.margin > 20 && federation?.counts) texts.push(label(Math.min(width - 2, x0 + (lane.length - 0.1) * l.dx + 60), y + 4, distanceText(federation, lane), { "text-anchor": "end", class: "faint" }));
+    if (l.margin > 30 && federation?.counts) texts.push(label(Math.min(width - 2, x0 + (lane.length - 0.1) * l.dx + 60), y + 4, distanceText(federation, lane), { "text-anchor": "end", class: "faint" }));
   });
   picture.append(svg("path", { d: rails, stroke: "var(--line)", "stroke-width": Math.max(1, Math.min(3, l.radius * 0.4)), fill: "none" }));
   for (const [kind, d] of paths) picture.append(svg("path", { d, fill: kind === 255 ? "var(--none)" : `var(--k${kind})` }));
@@ -134,7 +134,7 @@ function drawStrip(shown) {
   const picture = canvasOf(width, height, `Lanes by round: up to ${most} chains; the longest chain has ${longest} clients.`);
   picture.append(svg("path", { d: `${walk(count, most)}L${x(n - 1)} ${height - 4}L${x(0)} ${height - 4}Z`, fill: "var(--line)" }), svg("path", { d: walk(length, longest), fill: "none", stroke: "var(--soft)", "stroke-width": 1.6 }),
     svg("line", { x1: x(lanes.at), x2: x(lanes.at), y1: 0, y2: height, stroke: "var(--ink)", "stroke-width": 2 }),
-    label(width - 4, 10, `lanes (most ${most}) `, { "text-anchor": "end", class: "faint", "font-size": 11 }), label(4, 10, `longest lane (most ${longest})`, { class: "faint", "font-size": 11 }));
+    label(width - 10, 12, width < 560 ? `${most} lanes at most` : `area: lanes, up to ${most}`, { "text-anchor": "end", class: "faint halo" }), label(width / 2, 12, width < 560 ? `longest ${longest}` : `line: clients in the longest lane, up to ${longest}`, { "text-anchor": "middle", class: "faint halo" }));
   fill(place, picture);
 }
 

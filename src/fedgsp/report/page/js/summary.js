@@ -8,7 +8,7 @@ function drawSummary() {
   const federation = store.federations[0];
   const rounds = Math.max(0, ...allRuns().map((run) => run.last));
   const about = [plural(allRuns().length, "run"), `${plural(rounds, "round")}`];
-  if (federation && store.federations.length === 1) about.push(`${plural(federation.clients, "client")}`, federation.classes ? `${federation.classes} classes` : "regression", federation.source || "data in memory");
+  if (federation && store.federations.length === 1) about.push(`${plural(federation.clients, "client")}`, federation.classes ? `${federation.classes} classes` : "regression", shortSource(federation.source));
   byId("subtitle").textContent = about.join(" · ");
   fill(byId("words"), ...store.summary.map((s) => el("p", { class: s.kind === "caution" ? "caution" : `words-${s.kind}` }, s.text)));
   const order = store.groups.map((group, k) => [group, k, groupFinal(group)]).sort((a, b) => (isScore() ? (b[2] ?? -1) - (a[2] ?? -1) : (a[2] ?? Infinity) - (b[2] ?? Infinity)));
@@ -16,6 +16,9 @@ function drawSummary() {
   fill(byId("cards"), el("ul", { class: "cards" }, ...shown.map(([group, k, final]) => card(group, k, final))),
     order.length > MOST_CARDS ? el("details", {}, el("summary", {}, `All ${order.length} methods as a table`), el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All methods" }, overview(order))) : null);
 }
+
+// The source without the folders of the machine it was on.
+const shortSource = (source) => (source || "data in memory").replace(/\/[^:]*\//g, "");
 
 function groupFinal(group) {
   const finals = runsOf(group).map(finalScore).filter((v) => v !== null);
