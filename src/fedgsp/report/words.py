@@ -45,7 +45,8 @@ def _about(runs: Sequence[RunView]) -> str:
         )
     models = sorted({str(run.config.get("model", {}).get("name", "a model")) for run in runs})
     model = f"The model {models[0]}" if len(models) == 1 else f"{len(models)} different models"
-    verb = "was" if len(models) == 1 else "were"
+    going = any(run.status == "running" for run in runs)
+    verb = ("is being" if going else "was") if len(models) == 1 else ("are being" if going else "were")
     return (
         f"{model} {verb} trained on {where}. In every round some clients train: those of a group one after the other, "
         f"handing the model on; groups side by side, their results averaged."

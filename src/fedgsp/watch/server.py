@@ -86,7 +86,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: WatchServer
     server_version = f"fedgsp/{__version__}"
     sys_version = ""
-    protocol_version = "HTTP/1.1"
     timeout = SLOWEST_REQUEST
 
     def do_GET(self) -> None:

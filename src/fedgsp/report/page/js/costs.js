@@ -68,5 +68,5 @@ function drawCostTable() {
     return [...row, said(at((run, k) => run.columns.round[k]), grouped) + part, said(at((run, k) => run.columns.steps[k]), grouped), said(at((run, k) => run.columns.bytes[k]), bytesText), said(at((run, k) => spent(run, "time", costs.fleet)[k]), timeText)];
   });
   const goal = share ? `${Math.round(100 * costs.target)} %` : "";
-  fill(byId("cost-table"), table("Costs", ["", "serial steps", "traffic", "time", ...(share ? [`rounds to ${goal}`, `steps to ${goal}`, `traffic to ${goal}`, `time to ${goal}`] : [])], rows));
+  fill(byId("cost-table"), table("Costs", ["method", "serial steps", "traffic", "time", ...(share ? [`rounds to ${goal}`, `steps to ${goal}`, `traffic to ${goal}`, `time to ${goal}`] : [])], rows));
 }

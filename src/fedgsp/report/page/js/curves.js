@@ -1,6 +1,7 @@
 // Curves: one line a method (seeds thin, their mean thick), against rounds, serial steps, traffic or time.
-const curves = { x: "round", y: "score", fleet: null, log: false, hidden: new Set(), plot: null, lines: [], at: -1 };
+const curves = { x: "round", y: "score", wanted: "score", fleet: null, log: false, hidden: new Set(), plot: null, lines: [], at: -1 };
 const X_AXES = { round: ["Rounds", (v) => grouped(v)], steps: ["Serial steps", (v) => grouped(v)], bytes: ["Traffic", bytesText], time: ["Estimated time", timeText], wall: ["Time here", timeText] };
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8];
 const X_WORDS = { round: "round", steps: "SGD steps that had to wait for each other", bytes: "handed on between clients and server", time: "estimated time", wall: "time this machine took" };
 
 function yAxes() {
@@ -18,7 +19,7 @@ function setUpCurves() {
   choices(byId("curve-fleet"), store.fleets.map((f) => [f, f]));
   curves.fleet = store.fleets[0];
   segments(byId("curve-x"), "curve-x", Object.entries(X_AXES).map(([key, [text]]) => [key, text]), (key) => { curves.x = key; drawCurves(); });
-  byId("curve-y").addEventListener("change", (e) => { curves.y = e.target.value; drawCurves(); });
+  byId("curve-y").addEventListener("change", (e) => { curves.wanted = e.target.value; drawCurves(); });
   byId("curve-fleet").addEventListener("change", (e) => { curves.fleet = e.target.value; drawCurves(); });
   byId("curve-log").addEventListener("change", (e) => { curves.log = e.target.checked; drawCurves(); });
   byId("curve-zoom").addEventListener("click", () => drawCurves());
@@ -57,7 +58,7 @@ function curveLines() {
 }
 
 function drawCurves() {
-  choices(byId("curve-y"), yAxes(), curves.y);
+  choices(byId("curve-y"), yAxes(), curves.wanted);
   curves.y = byId("curve-y").value || "loss";
   byId("curve-fleet-label").hidden = curves.x !== "time";
   const timed = allRuns().some((run) => store.fleets.some((f) => run.columns.time[f].some((v) => v !== null)));
@@ -99,7 +100,7 @@ function plotCurves() {
   const options = {
     width: Math.max(240, place.clientWidth), height: place.clientHeight, legend: { show: false }, series: [{}, ...series],
     scales: { x: { time: false, distr: curves.log ? 3 : 1 }, y: { range: (u, low, high) => yRange(low, high) } },
-    axes: [{ ...axis, size: 36, space: curves.x === "round" ? 50 : 95, values: (u, vs) => vs.map((v) => (v === null ? "" : X_AXES[curves.x][1](v))) }, { ...axis, size: 58, values: (u, vs) => vs.map((v, k) => yTick(v, vs[1] - vs[0])) }],
+    axes: [{ ...axis, incrs: ["round", "steps"].includes(curves.x) ? WHOLE : undefined, size: 36, space: curves.x === "round" ? 50 : 95, values: (u, vs) => vs.map((v) => (v === null ? "" : X_AXES[curves.x][1](v))) }, { ...axis, size: 58, values: (u, vs) => vs.map((v, k) => yTick(v, vs[1] - vs[0])) }],
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 8 } },
     hooks: { setCursor: [onCursor], setSelect: [() => { byId("curve-zoom").hidden = false; }] },
   };

@@ -103,5 +103,5 @@ function drawBoxes(round) {
       svg("rect", { x: x(b.five[1]), y: y - 9, width: Math.max(2, x(b.five[3]) - x(b.five[1])), height: 18, rx: 3, fill: tone }), svg("line", { x1: x(b.five[2]), x2: x(b.five[2]), y1: y - 9, y2: y + 9, stroke: "var(--paper)", "stroke-width": 2.5 }));
   });
   fill(place, picture);
-  fill(byId("cpd-table"), table("Class probability distance", ["", "smallest", "lower quartile", "median", "upper quartile", "largest"], boxes.map((b) => [b.name, ...b.five.map(short)])));
+  fill(byId("cpd-table"), table("Class probability distance", ["groups of", "smallest", "lower quartile", "median", "upper quartile", "largest"], boxes.map((b) => [b.name, ...b.five.map(short)])));
 }

@@ -1,6 +1,5 @@
 // The sequential-to-parallel picture: the real plans, a round at a time.
 const lanes = { run: null, at: 0, timer: null, spots: [], box: null, follow: true };
-const LANE_GAP = [4.5, 44];
 
 function setUpLanes() {
   byId("lane-run").addEventListener("change", (e) => { lanes.run = e.target.value; lanes.at = 0; stopPlaying(); drawLanes(); });
@@ -54,16 +53,23 @@ function drawRound() {
   drawGroups();
 }
 
-// Where everything goes: lanes in as many columns as it takes to keep them apart.
+// Where everything goes: lanes below each other while dots can be told apart, in as many columns as make them largest where not.
 function layout(plan, run, width) {
-  const height = Math.max(230, Math.min(430, width * 0.62)), n = plan.lanes.length;
-  const long = Math.max(1, ...plan.lanes.map((lane) => lane.length)), longest = Math.max(run.longest, long);
-  const perColumn = Math.max(1, Math.floor((height - 16) / LANE_GAP[0]));
-  const columns = Math.max(1, Math.ceil(n / perColumn)), rows = Math.ceil(n / columns);
-  const dy = Math.max(LANE_GAP[0], Math.min(LANE_GAP[1], (height - 16) / rows));
-  const roomy = dy >= 15 && columns === 1, margin = !roomy ? 6 : width < 560 ? 24 : 66, right = roomy && width >= 560 ? 66 : 6;
-  const dx = Math.min(30, (width - margin - right) / (columns === 1 ? longest : columns * (long + 1)));
-  return { height: Math.max(height * 0.5, rows * dy + 16), rows, columns, dx, dy, margin, long, radius: Math.max(1.3, Math.min(11, 0.42 * dx, 0.42 * dy)) };
+  const height = Math.max(230, Math.min(430, width * 0.62)), n = plan.lanes.length, long = Math.max(1, ...plan.lanes.map((lane) => lane.length));
+  const place = (columns) => {
+    const rows = Math.ceil(n / columns), dy = Math.max(2.2, Math.min(44, (height - 16) / rows)), roomy = dy >= 15 && columns === 1;
+    const margin = !roomy ? 6 : width < 560 ? 24 : 66, right = roomy && width >= 560 ? 66 : 6;
+    // Alone in its column a lane shrinks with the root of its length: one sees it shorten, and its dots stay large enough to tell apart.
+    const share = columns === 1 ? Math.sqrt(long / Math.max(run.longest, long)) / long : 1 / (columns * (long + 0.7));
+    const dx = Math.min(30, (width - margin - right) * share);
+    return { rows, columns, dx, dy, margin, long, height: Math.max(height * 0.5, rows * dy + 16), radius: Math.max(1.1, Math.min(11, 0.42 * dx, 0.42 * dy)) };
+  };
+  let best = place(1);
+  for (let columns = 2; best.radius < 4 && columns <= Math.min(n, 400); columns++) {
+    const next = place(columns);
+    if (next.radius > best.radius) best = next;
+  }
+  return best;
 }
 
 function drawStations(plan) {
@@ -75,7 +81,7 @@ function drawStations(plan) {
   lanes.spots = [];
   lanes.box = l;
   plan.lanes.forEach((lane, index) => {
-    const column = Math.floor(index / l.rows), y = 10 + (index % l.rows) * l.dy + l.dy / 2, x0 = l.margin + column * (l.long + 1) * l.dx + l.dx / 2;
+    const column = Math.floor(index / l.rows), y = 10 + (index % l.rows) * l.dy + l.dy / 2, x0 = l.margin + column * (l.long + 0.7) * l.dx + l.dx / 2;
     if (lane.length > 1 || l.dx > 9) rails += `M${(x0 - l.dx * 0.5).toFixed(1)} ${y.toFixed(1)}H${(x0 + (lane.length - 0.4) * l.dx).toFixed(1)}`;
     if (l.margin > 20) texts.push(label(l.margin - 10, y + 4, l.margin > 30 ? `group ${index + 1}` : index + 1, { "text-anchor": "end", class: "faint" }));
     lane.forEach((client, hop) => {
@@ -126,14 +132,14 @@ function laneWords(plan) {
 
 // All rounds at a glance: how many lanes (area) and how long the longest is (line).
 function drawStrip(shown) {
-  const place = byId("lane-strip"), width = Math.max(280, place.clientWidth), height = 46, n = shown.length;
+  const place = byId("lane-strip"), width = Math.max(280, place.clientWidth), height = 58, n = shown.length;
   const most = Math.max(...shown.map((p) => p.lanes.length)), longest = Math.max(...shown.map((p) => Math.max(...p.lanes.map((lane) => lane.length), 1)));
-  const x = (k) => (n === 1 ? width / 2 : 4 + (k / (n - 1)) * (width - 8)), y = (v, top) => height - 4 - (v / top) * (height - 18);
+  const x = (k) => (n === 1 ? width / 2 : 4 + (k / (n - 1)) * (width - 8)), y = (v, top) => height - 4 - (v / top) * (height - 24);
   const walk = (value, top) => shown.map((p, k) => `${k ? "L" : "M"}${x(k).toFixed(1)} ${y(value(p), top).toFixed(1)}`).join("");
   const count = (p) => p.lanes.length, length = (p) => Math.max(...p.lanes.map((lane) => lane.length), 0);
   const picture = canvasOf(width, height, `Lanes by round: up to ${most} chains; the longest chain has ${longest} clients.`);
   picture.append(svg("path", { d: `${walk(count, most)}L${x(n - 1)} ${height - 4}L${x(0)} ${height - 4}Z`, fill: "var(--line)" }), svg("path", { d: walk(length, longest), fill: "none", stroke: "var(--soft)", "stroke-width": 1.6 }),
-    svg("line", { x1: x(lanes.at), x2: x(lanes.at), y1: 0, y2: height, stroke: "var(--ink)", "stroke-width": 2 }),
+    svg("line", { x1: x(lanes.at), x2: x(lanes.at), y1: 16, y2: height, stroke: "var(--ink)", "stroke-width": 2 }),
     label(width - 10, 12, width < 560 ? `${most} lanes at most` : `area: lanes, up to ${most}`, { "text-anchor": "end", class: "faint halo" }), label(width / 2, 12, width < 560 ? `longest ${longest}` : `line: clients in the longest lane, up to ${longest}`, { "text-anchor": "middle", class: "faint halo" }));
   fill(place, picture);
 }
