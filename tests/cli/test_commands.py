@@ -180,6 +180,7 @@ class TestARun:
         names = {path.name for path in Path("new").iterdir() if not path.name.startswith(".")}
         assert names == {
             "config.toml", "journal.jsonl", "plans.jsonl", "events.jsonl", "checkpoint", "result.json", "model.safetensors",
+            "clients.safetensors", "scores.jsonl",
         }  # fmt: skip
 
     def test_its_model_loads_into_plain_pytorch(self, run: Any) -> None:

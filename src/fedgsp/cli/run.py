@@ -54,6 +54,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic and time; train nothing.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
     tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
@@ -93,7 +94,7 @@ def run(
     observers = [*_observers(quiet, as_json), *_loggers(place, tensorboard, mlflow)]
     with _hint_on_interrupt(place), watched(place, watch, quiet or as_json):
         result = drive.start(setup, place, observers)
-    _finish(result, quiet, as_json)
+    _finish(result, quiet, as_json, report)
 
 
 def resume(
@@ -104,6 +105,7 @@ def resume(
     other_numerics: Annotated[bool, typer.Option(help="Go on although torch or the device changed.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
     tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
@@ -123,7 +125,7 @@ def resume(
         )
     if not (quiet or as_json) and not result.trained_now:
         typer.echo(f"{directory} had already come to its end after {result.rounds} rounds; --rounds trains on.")
-    _finish(result, quiet, as_json)
+    _finish(result, quiet, as_json, report)
 
 
 def replay(
@@ -180,13 +182,19 @@ def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None) -> list[
     return made
 
 
-def _finish(result: Any, quiet: bool, as_json: bool) -> None:
+def _finish(result: Any, quiet: bool, as_json: bool, report: bool) -> None:
     if as_json:
         typer.echo(json.dumps({**result.facts, "directory": str(result.directory)}, indent=2))
     elif not quiet:
         from fedgsp.cli.display import show_summary
 
         show_summary(result)
+    if report:
+        from fedgsp.report.build import read_runs, write_report
+
+        made = write_report(read_runs([result.directory]), result.directory / "report.html")
+        if not (quiet or as_json):
+            typer.echo(f"report: {made}")
 
 
 def _default_place(method: str) -> Path:
