@@ -64,7 +64,7 @@ def open_tab(browser: Any) -> Iterator[OpenTab]:
         page, trouble = context.new_page(), Trouble()
         page.on("console", lambda message: trouble.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: trouble.messages.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (trouble.messages.append("dialog"), dialog.dismiss()))
+        page.on("dialog", lambda dialog: trouble.messages.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: trouble.requests.append(request.url))
         page.goto(address)
         if wait:

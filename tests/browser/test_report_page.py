@@ -89,7 +89,7 @@ def test_methods_can_be_switched_off_and_axes_changed(report: Report, runs: Path
     page.select_option("#curve-fleet", "phone-4g")
     assert "phone-4g" in text(page, "#curve-caption")
     page.select_option("#curve-y", "loss")
-    assert "test loss" in text(page, "#curve-caption")
+    assert "Test loss" in text(page, "#curve-caption")
     page.locator("#curve-log").check()
     assert tab.trouble.messages == []
 

@@ -26,7 +26,7 @@ def train(out: Path, observer: Any, rounds: int = 3) -> fedgsp.RunResult:
 
 
 def resume(out: Path, observer: Any, rounds: int, **options: Any) -> fedgsp.RunResult:
-    given = {"data": tiny.federation(), "model": tiny.linear, "observers": [observer]}
+    given: dict[str, Any] = {"data": tiny.federation(), "model": tiny.linear, "observers": [observer]}
     return fedgsp.resume(out, rounds=rounds, workers=0, **given, **options)
 
 
@@ -92,7 +92,7 @@ def logged(uri: str) -> tuple[Any, list[Any]]:
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("fedgsp")
+    experiment: Any = client.get_experiment_by_name("fedgsp")
     return client, client.search_runs([experiment.experiment_id])
 
 

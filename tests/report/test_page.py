@@ -58,7 +58,8 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def unpacked(packed_: dict[str, Any]) -> list[int]:
-    return np.frombuffer(base64.b64decode(packed_["data"]), dtype=f"<u{packed_['bytes']}").tolist()
+    values: list[int] = np.frombuffer(base64.b64decode(packed_["data"]), dtype=f"<u{packed_['bytes']}").tolist()
+    return values
 
 
 def test_it_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
@@ -88,7 +89,8 @@ def test_the_policy_allows_exactly_the_script_and_styles_that_are_there(tmp_path
 
 
 def _last(page: str, tag: str) -> str:
-    return re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)[-1]
+    found: list[str] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)
+    return found[-1]
 
 
 def test_names_and_configuration_with_markup_stay_text(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def _file(name: str) -> str:
 def script() -> str:
     """The charting library and our own scripts, in a scope of their own."""
     own = "\n".join(_file(f"js/{name}.js") for name in SCRIPTS)
-    return f'{_file("uplot/uPlot.iife.min.js")}\n(() => {{\n"use strict";\n{own}\n}})();\n'
+    licence = _file("uplot/LICENSE").strip()
+    return f'/*! uPlot, {licence}\n*/\n{_file("uplot/uPlot.iife.min.js")}\n(() => {{\n"use strict";\n{own}\n}})();\n'
 
 
 @cache

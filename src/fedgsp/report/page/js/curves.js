@@ -65,7 +65,8 @@ function drawCurves() {
   byId("curve-x").querySelector('[value="time"]').disabled = !timed;
   drawLegend();
   plotCurves();
-  byId("curve-caption").textContent = `${byId("curve-y").selectedOptions[0]?.textContent || ""} against ${X_WORDS[curves.x]}${curves.x === "time" ? ` on ${curves.fleet} devices` : ""}.` +
+  const what = byId("curve-y").selectedOptions[0]?.textContent || "Nothing yet";
+  byId("curve-caption").textContent = `${what[0].toUpperCase()}${what.slice(1)} against ${X_WORDS[curves.x]}${curves.x === "time" ? ` on ${curves.fleet} devices` : ""}.` +
     (store.groups.some((g) => g.runs.length > 1) ? " Thin lines are single seeds, thick ones their mean." : "") + " Drag to look closer.";
   drawCurveTable();
 }
@@ -92,19 +93,26 @@ function plotCurves() {
   byId("curve-zoom").hidden = true;
   if (!curves.lines.length) { fill(place, el("p", { class: "empty" }, "Nothing to show yet.")); return; }
   place.replaceChildren();
-  const axis = { stroke: () => colour("soft"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, font: "12.5px system-ui, sans-serif" };
+  const axis = { stroke: () => colour("soft"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const series = curves.lines.map((line) => ({
     label: line.label, show: line.shown, spanGaps: true, stroke: () => colour(toneOf(line.index)) + (line.thin ? "66" : ""), width: line.thin ? 1 : 2.4,
     dash: dashOf(line.index), points: { show: !line.thin && line.points[0].length < 3 },
   }));
   const options = {
     width: Math.max(240, place.clientWidth), height: place.clientHeight, legend: { show: false }, series: [{}, ...series],
-    scales: { x: { time: false, distr: curves.log ? 3 : 1 }, y: { range: (u, low, high) => yRange(low, high) } },
-    axes: [{ ...axis, incrs: ["round", "steps"].includes(curves.x) ? WHOLE : undefined, size: 36, space: curves.x === "round" ? 50 : 95, values: (u, vs) => vs.map((v) => (v === null ? "" : X_AXES[curves.x][1](v))) }, { ...axis, size: 58, values: (u, vs) => vs.map((v, k) => yTick(v, vs[1] - vs[0])) }],
+    scales: { x: { time: false, distr: curves.log ? 3 : 1, range: curves.log ? (u, low, high) => [low, high] : undefined }, y: { range: (u, low, high) => yRange(low, high) } },
+    axes: [{ ...axis, incrs: ["round", "steps"].includes(curves.x) ? WHOLE : undefined, splits: curves.log ? (u, k, low, high) => logSplits(low, high) : undefined, filter: (u, vs) => vs, size: 36, space: curves.x === "round" ? 50 : 95, values: (u, vs) => vs.map((v) => (v === null ? "" : X_AXES[curves.x][1](v))) }, { ...axis, size: 58, values: (u, vs) => vs.map((v, k) => yTick(v, vs[1] - vs[0])) }],
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 8 } },
     hooks: { setCursor: [onCursor], setSelect: [() => { byId("curve-zoom").hidden = false; }] },
   };
   curves.plot = new uPlot(options, uPlot.join(curves.lines.map((line) => line.points)), place);
+}
+
+// 1, 2 and 5 times the powers of ten; the powers alone where there are many.
+function logSplits(low, high) {
+  const made = [], steps = high / low > 3000 ? [1] : [1, 2, 5];
+  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++) for (const m of steps) made.push(m * 10 ** p);
+  return made.filter((v) => v >= low && v <= high);
 }
 
 function yRange(low, high) {

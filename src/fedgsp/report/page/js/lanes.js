@@ -61,8 +61,8 @@ function layout(plan, run, width) {
     const margin = !roomy ? 6 : width < 560 ? 24 : 66, right = roomy && width >= 560 ? 66 : 6;
     // Alone in its column a lane shrinks with the root of its length: one sees it shorten, and its dots stay large enough to tell apart.
     const share = columns === 1 ? Math.sqrt(long / Math.max(run.longest, long)) / long : 1 / (columns * (long + 0.7));
-    const dx = Math.min(30, (width - margin - right) * share);
-    return { rows, columns, dx, dy, margin, long, height: Math.max(height * 0.5, rows * dy + 16), radius: Math.max(1.1, Math.min(11, 0.42 * dx, 0.42 * dy)) };
+    const dx = Math.min(46, (width - margin - right) * share);
+    return { rows, columns, dx, dy, margin, long, height: Math.max(height * 0.5, rows * dy + 16), radius: Math.max(1.1, Math.min(12, 0.42 * dx, 0.42 * dy)) };
   };
   let best = place(1);
   for (let columns = 2; best.radius < 4 && columns <= Math.min(n, 400); columns++) {

@@ -16,6 +16,9 @@ function redraw() {
   drawClients();
 }
 
+// Configurations that are printed in full; of more runs only what was opened.
+const MOST_PRINTED = 6;
+
 function setUpTheme() {
   const button = byId("theme"), root = document.documentElement, words = { auto: ["Auto", "as the system says"], light: ["Light", "light"], dark: ["Dark", "dark"] };
   button.addEventListener("click", () => {
@@ -26,7 +29,8 @@ function setUpTheme() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   let before = "auto";
-  addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; if (curves.plot) { curves.plot.setSize({ width: Math.min(curves.plot.width, 680), height: 300 }); curves.plot.redraw(); } });
+  const few = () => (allRuns().length <= MOST_PRINTED ? byId("run-facts").querySelectorAll("details") : []);
+  addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; for (const d of few()) d.open = true; if (curves.plot) { curves.plot.setSize({ width: Math.min(curves.plot.width, 680), height: 300 }); curves.plot.redraw(); } });
   addEventListener("afterprint", () => { root.dataset.theme = before; redraw(); });
 }
 
