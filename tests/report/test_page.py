@@ -14,6 +14,7 @@ import madeup
 import numpy as np
 import pytest
 
+import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.report.build import default_place, read_runs, write_report
 from fedgsp.report.encode import packed, packed_scores, rounded
@@ -203,6 +204,8 @@ def test_the_page_is_written_whole_and_where_one_expects_it(tmp_path: Path) -> N
     assert default_place([run, tmp_path]) == Path("report.html")
     out = write_report(read_runs([run]), tmp_path / "deep" / "page.html", "A <title>")
     assert '<h1 id="title">A &lt;title&gt;</h1>' in out.read_text()
+    assert fedgsp.make_report(run) == run / "report.html"
+    assert '<h1 id="title">fedgsp, seed 0</h1>' in (run / "report.html").read_text()
     with pytest.raises(InputError, match="cannot be written"):
         write_report(read_runs([run]), run / "config.toml" / "page.html")
 

@@ -35,6 +35,12 @@ def write_report(runs: Sequence[RunView], out: Path, title: str | None = None) -
     return out
 
 
+def make_report(*places: str | Path, out: str | Path | None = None, title: str | None = None) -> Path:
+    """Write the report of run directories (or folders with runs inside); returns the page's place."""
+    folders = [Path(place) for place in places]
+    return write_report(read_runs(folders), Path(out) if out else default_place(folders), title)
+
+
 def default_place(places: Sequence[Path]) -> Path:
     """Inside the one directory that was given; beside the person where there are several."""
     return places[0] / "report.html" if len(places) == 1 else Path("report.html")
