@@ -58,6 +58,11 @@ FAULTS = (
     Fault("core/sums.py", "if not largest <= self._grids[name].limit:", "if largest > self._grids[name].limit:", "core"),
     Fault("core/sums.py", "self._weight += weight", "self._weight += 1", "core"),
     Fault("core/state.py", '("slots", self.slots), ', "", "core"),
+    Fault("watch/guard.py", "if name not in self.names and name != _bracketed(reached):", "if not name:", "watch"),
+    Fault("watch/guard.py", "return held is not None and self.matches(held.value)", "return held is not None", "watch"),
+    Fault("watch/live.py", "fresh = epoch == run.epoch and last <=", "fresh = last <=", "watch"),
+    Fault("report/tail.py", "self._at > 0 and file.read(len(self._before)) != self._before", "False", "report/test_runview.py"),
+    Fault("report/page.py", '.replace("<", "\\\\u003c")', "", "report/test_page.py"),
 )  # fmt: skip
 
 
