@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import madeup
 import numpy as np
 import pytest
+import tiny
 
 from fedgsp.watch.server import WatchServer
 
@@ -41,7 +44,7 @@ def held(run: Path) -> Iterator[None]:
 
 def shows(page: Any, selector: str, word: str) -> None:
     page.wait_for_function(
-        "([s, w]) => document.querySelector(s).textContent.includes(w)", arg=[selector, word], timeout=15_000
+        "([s, w]) => document.querySelector(s).textContent.includes(w)", arg=[selector, word], timeout=60_000
     )  # fmt: skip
 
 
@@ -81,3 +84,49 @@ def test_it_catches_up_after_the_server_was_away_and_the_run_went_on(tmp_path: P
         shows(tab.page, "#live", "live")
     rounds = tab.page.locator("#curve-table tbody th").all_text_contents()
     assert rounds == [str(r) for r in range(1, 9)]
+
+
+def test_a_real_run_that_is_killed_and_resumed_goes_on_on_the_same_page(tmp_path: Path, open_tab: Any) -> None:
+    source, run = str(tiny.write_npz(tmp_path / "data.npz", clients=12)), tmp_path / "run"
+    begin = (
+        "run",
+        "--data",
+        source,
+        "--model",
+        "tiny:linear",
+        "--rounds",
+        "5000",
+        "--workers",
+        "0",
+        "--out",
+        str(run),
+        "--quiet",
+    )
+    with serving(tmp_path) as server:
+        tab = open_tab(server.url)
+        reached = "n => Number(document.getElementById('lane-round').textContent) >= n"
+        with training(*begin):
+            shows(tab.page, "#live", "1 run under way")
+            tab.page.wait_for_function(reached, arg=5, timeout=60_000)
+        shows(tab.page, "#cards", "stopped")
+        before = int(tab.page.locator("#lane-round").inner_text())
+        with training("resume", str(run), "--quiet"):
+            tab.page.wait_for_function(reached, arg=before + 5, timeout=60_000)
+            shows(tab.page, "#live", "1 run under way")
+        shows(tab.page, "#cards", "stopped")
+        shown = [int(text) for text in tab.page.locator("#curve-table tbody th").all_text_contents()]
+        assert shown == sorted(set(shown))
+        assert shown[0] == 1
+        assert tab.trouble.messages == []
+
+
+@contextmanager
+def training(*arguments: str) -> Iterator[None]:
+    """A real process on the command line, killed without warning at the end."""
+    command = [sys.executable, "-c", "from fedgsp.cli.main import main; main()", *arguments]
+    process = subprocess.Popen(command, env=tiny.environment())
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(timeout=30)

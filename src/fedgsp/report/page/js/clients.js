@@ -48,7 +48,7 @@ function drawClients() {
 function drawScatter(place, points, federation, base) {
   const width = Math.max(280, place.clientWidth), height = Math.max(260, Math.min(400, width * 0.5)), left = 54, bottom = 40;
   const size = clientView.x === "size", xs = points.map((p) => p.x), ys = points.map((p) => p.y);
-  const lowX = size ? Math.max(1, Math.min(...xs)) : 0, highX = Math.max(...xs) * 1.03 + 1e-9, span = Math.max(1e-9, Math.max(0, ...ys) - Math.min(0, ...ys));
+  const alike = Math.max(...xs) === Math.min(...xs), lowX = size ? Math.max(1, Math.min(...xs)) / (alike ? 2 : 1) : 0, highX = Math.max(...xs) * (alike ? 2 : 1.03) + 1e-9, span = Math.max(1e-9, Math.max(0, ...ys) - Math.min(0, ...ys));
   const [lowY, highY] = base ? [Math.min(0, ...ys) - 0.06 * span, Math.max(0, ...ys) + 0.06 * span] : [Math.min(0, ...ys), Math.max(...ys, isShare() ? 1 : 0) * 1.03];
   const x = (v) => left + (size ? Math.log(Math.max(v, lowX) / lowX) / Math.log(highX / lowX || 2) : (v - lowX) / (highX - lowX)) * (width - left - 14);
   const y = (v) => height - bottom - ((v - lowY) / (highY - lowY)) * (height - bottom - 12);

@@ -127,7 +127,7 @@ function laneWords(plan) {
   if (plan.groups > plan.lanes.length) extra.push(`drawn from ${plural(plan.groups, "group")}`);
   if (plan.leftOut) extra.push(`${plural(plan.leftOut, "client")} in no group`);
   if (skews.length) extra.push(`a group's class mix lies ${percent(mean(skews) / 2, 0)} from everybody's on average`);
-  return `Round ${plan.round}${plan.under ? " (under way)" : ""}: ${plural(plan.lanes.length, "chain")} side by side, ${plan.lanes.length > 1 ? "each " : ""}${size} in sequence; ${plural(clients, "client")} ${plan.under ? "so far" : "train"}${extra.length ? `; ${extra.join("; ")}` : ""}.`;
+  return `Round ${plan.round}${plan.under ? " (under way)" : ""}: ${plural(plan.lanes.length, "chain")}${plan.lanes.length > 1 ? " side by side, each " : " of "}${size} in sequence; ${plural(clients, "client")} ${plan.under ? "so far" : "train"}${extra.length ? `; ${extra.join("; ")}` : ""}.`;
 }
 
 // All rounds at a glance: how many lanes (area) and how long the longest is (line).
