@@ -14,7 +14,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-SCRIPTS = ("base", "store", "summary", "curves", "lanes", "groups", "costs", "clients", "repeat", "live", "main")
+SCRIPTS = (
+    "base", "store", "summary", "curves", "readings", "lanes", "stations", "groups", "costs", "clients", "repeat", "live",
+    "main",
+)  # fmt: skip
+STYLES = ("uplot/uPlot.min.css", "style.css", "parts.css", "places.css")
 
 
 @cache
@@ -33,7 +37,7 @@ def script() -> str:
 @cache
 def style() -> str:
     """All styles."""
-    return f"{_file('uplot/uPlot.min.css')}\n{_file('style.css')}"
+    return "\n".join(_file(name) for name in STYLES)
 
 
 def policy(live: bool) -> str:

@@ -5,7 +5,9 @@ function startWatching(every) {
   watching.every = every || 1000;
   watching.last = Date.now();
   byId("live").hidden = false;
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) ask();
+  });
   addEventListener("online", ask);
   showLive();
   later();
@@ -21,7 +23,10 @@ async function ask() {
   watching.asking = true;
   const have = Object.fromEntries([...store.runs].map(([id, run]) => [id, [run.epoch, run.last]]));
   try {
-    const answer = await fetch(`updates?have=${encodeURIComponent(JSON.stringify(have))}&federations=${store.federations.length}`, { cache: "no-store", credentials: "same-origin" });
+    const answer = await fetch(
+      `updates?have=${encodeURIComponent(JSON.stringify(have))}&federations=${store.federations.length}`,
+      { cache: "no-store", credentials: "same-origin" },
+    );
     if (!answer.ok) throw new Error(String(answer.status));
     hear(await answer.json());
     watching.failed = 0;
@@ -39,13 +44,19 @@ function hear(data) {
   const before = new Map([...store.runs].map(([id, run]) => [id, `${run.epoch} ${run.last} ${run.status}`]));
   const known = store.runs.size;
   take(data);
-  const changed = store.runs.size !== known || data.runs.some((body) => before.get(body.id) !== `${body.epoch} ${body.last} ${body.status}`);
+  const changed =
+    store.runs.size !== known || data.runs.some((body) => before.get(body.id) !== `${body.epoch} ${body.last} ${body.status}`);
   if (changed) drawAll();
   else if (store.runs.get(lanes.run)?.now) drawLanes();
 }
 
 function showLive() {
-  const pill = byId("live"), running = allRuns().filter((run) => run.status === "running").length;
+  const pill = byId("live"),
+    running = allRuns().filter((run) => run.status === "running").length;
   pill.classList.toggle("off", watching.failed > 0);
-  pill.textContent = watching.failed ? "not reached; trying again" : running ? `live, ${plural(running, "run")} under way` : "live, nothing under way";
+  pill.textContent = watching.failed
+    ? "not reached; trying again"
+    : running
+      ? `live, ${plural(running, "run")} under way`
+      : "live, nothing under way";
 }

@@ -20,7 +20,9 @@ function redraw() {
 const MOST_PRINTED = 6;
 
 function setUpTheme() {
-  const button = byId("theme"), root = document.documentElement, words = { auto: ["Auto", "as the system says"], light: ["Light", "light"], dark: ["Dark", "dark"] };
+  const button = byId("theme"),
+    root = document.documentElement,
+    words = { auto: ["Auto", "as the system says"], light: ["Light", "light"], dark: ["Dark", "dark"] };
   button.addEventListener("click", () => {
     root.dataset.theme = { auto: "light", light: "dark", dark: "auto" }[root.dataset.theme];
     button.textContent = words[root.dataset.theme][0];
@@ -30,12 +32,24 @@ function setUpTheme() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   let before = "auto";
   const few = () => (allRuns().length <= MOST_PRINTED ? byId("run-facts").querySelectorAll("details") : []);
-  addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; for (const d of few()) d.open = true; if (curves.plot) { curves.plot.setSize({ width: Math.min(curves.plot.width, 680), height: 300 }); curves.plot.redraw(); } });
-  addEventListener("afterprint", () => { root.dataset.theme = before; redraw(); });
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    root.dataset.theme = "light";
+    for (const d of few()) d.open = true;
+    if (curves.plot) {
+      curves.plot.setSize({ width: Math.min(curves.plot.width, 680), height: 300 });
+      curves.plot.redraw();
+    }
+  });
+  addEventListener("afterprint", () => {
+    root.dataset.theme = before;
+    redraw();
+  });
 }
 
 function watchWidth() {
-  let width = innerWidth, timer = null;
+  let width = innerWidth,
+    timer = null;
   addEventListener("resize", () => {
     if (innerWidth === width) return;
     width = innerWidth;

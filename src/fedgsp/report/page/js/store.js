@@ -1,6 +1,21 @@
 // The page's data: runs by id, grown by updates; everything else is worked out from here.
 const store = { runs: new Map(), order: [], groups: [], federations: [], summary: [], fleets: [], title: "", live: false };
-const COLUMN_LISTS = ["round", "groups", "chains", "clients", "steps", "bytes", "trainLoss", "loss", "score", "plain", "q0.1", "q0.5", "q0.9", "wall"];
+const COLUMN_LISTS = [
+  "round",
+  "groups",
+  "chains",
+  "clients",
+  "steps",
+  "bytes",
+  "trainLoss",
+  "loss",
+  "score",
+  "plain",
+  "q0.1",
+  "q0.5",
+  "q0.9",
+  "wall",
+];
 
 function takeFrame(data) {
   store.groups = data.groups;
@@ -11,7 +26,14 @@ function takeFrame(data) {
 
 function takeFederations(made, from) {
   made.forEach((raw, k) => {
-    store.federations[from + k] = { ...raw, train: unpack(raw.train), test: unpack(raw.test), counts: unpack(raw.counts), skew: unpack(raw.skew), kindOf: unpack(raw.kindOf) };
+    store.federations[from + k] = {
+      ...raw,
+      train: unpack(raw.train),
+      test: unpack(raw.test),
+      counts: unpack(raw.counts),
+      skew: unpack(raw.skew),
+      kindOf: unpack(raw.kindOf),
+    };
   });
 }
 
@@ -44,9 +66,19 @@ function decodePlans(raw) {
   return raw.rounds.map((round, k) => {
     const lanes = [];
     for (let i = 0; i < raw.lengths[k].length; i += 2) {
-      for (let n = 0; n < raw.lengths[k][i]; n++) { lanes.push(clients.subarray(at, at + raw.lengths[k][i + 1])); at += raw.lengths[k][i + 1]; }
+      for (let n = 0; n < raw.lengths[k][i]; n++) {
+        lanes.push(clients.subarray(at, at + raw.lengths[k][i + 1]));
+        at += raw.lengths[k][i + 1];
+      }
     }
-    return { round, lanes, groups: raw.groups[k], leftOut: raw.leftOut[k], passes: raw.passes[k], starts: raw.starts[String(round)] || null };
+    return {
+      round,
+      lanes,
+      groups: raw.groups[k],
+      leftOut: raw.leftOut[k],
+      passes: raw.passes[k],
+      starts: raw.starts[String(round)] || null,
+    };
   });
 }
 
@@ -54,7 +86,10 @@ const runsOf = (group) => group.runs.map((id) => store.runs.get(id)).filter(Bool
 const allRuns = () => store.groups.flatMap(runsOf);
 const federationOf = (run) => (run.federation === null ? null : store.federations[run.federation]);
 const groupIndex = (run) => store.groups.findIndex((g) => g.runs.includes(run.id));
-const runLabel = (run) => { const g = store.groups[groupIndex(run)]; return g.runs.length > 1 ? `${g.label}, seed ${run.seed}` : g.label; };
+const runLabel = (run) => {
+  const g = store.groups[groupIndex(run)];
+  return g.runs.length > 1 ? `${g.label}, seed ${run.seed}` : g.label;
+};
 const isScore = () => allRuns().some((run) => run.score);
 const scoreName = () => allRuns().find((run) => run.score)?.score || "loss";
 const isShare = () => scoreName() === "accuracy";
@@ -72,8 +107,15 @@ function spent(run, kind, fleet) {
   if (run.series[key]) return run.series[key];
   const c = run.columns;
   if (kind === "round" || kind === "steps" || kind === "bytes") return (run.series[key] = c[kind]);
-  let sum = 0, known = true;
-  return (run.series[key] = (kind === "wall" ? c.wall : c.time[fleet]).map((v) => { known = known && v !== null; sum += v || 0; return known ? sum : null; }));
+  let sum = 0,
+    known = true;
+  return (run.series[key] = (kind === "wall" ? c.wall : c.time[fleet]).map((v) => {
+    known = known && v !== null;
+    sum += v || 0;
+    return known ? sum : null;
+  }));
 }
 
-function reachedAt(run, target) { return run.columns.score.findIndex((v) => v !== null && v >= target); }
+function reachedAt(run, target) {
+  return run.columns.score.findIndex((v) => v !== null && v >= target);
+}
