@@ -109,6 +109,19 @@ def test_names_and_configuration_with_markup_stay_text(tmp_path: Path) -> None:
     assert HOSTILE in data["runs"][0]["config"]
 
 
+@pytest.mark.parametrize(
+    "toml",
+    [
+        "",
+        "method = 1\nrun = 2\nmodel = 3",
+        "[run]\nrounds = 'many'\nseed = [1]\n[method.local]\nepochs = 'x'\n[model]\nname = 5",
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_shown_all_the_same(tmp_path: Path, toml: str) -> None:
+    body = data_of(page_of(madeup.write_run(tmp_path / "run", toml=toml)))["runs"][0]
+    assert (body["config"], body["seed"], body["last"]) == (toml, 0, 5)
+
+
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&lt;", "]]>", "<SCRIPT"])
 def test_data_cannot_end_its_block(text: str) -> None:
     made = embedded({"name": text})

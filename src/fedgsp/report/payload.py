@@ -110,7 +110,7 @@ def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) 
         "stride": stride,
         "scores": None if scores is None else packed_scores(scores),
         "costs": _costs(run),
-        "model": str(run.config.get("model", {}).get("name", "")),
+        "model": run.model,
         "parameters": run.facts.parameters if run.facts else None,
         "config": run.config_text,
         "versions": result.get("versions") if isinstance(result.get("versions"), dict) else run.happened.versions,

@@ -79,19 +79,27 @@ class RunView:
     @property
     def seed(self) -> int:
         """The run's seed."""
-        return int(self._entry("run", "seed", default=0))
+        return self._whole("run", "seed", default=0)
 
     @property
     def rounds_planned(self) -> int:
         """How many rounds the run was told to train."""
-        return int(self._entry("run", "rounds", default=0))
+        return self._whole("run", "rounds", default=0)
 
     @property
     def epochs(self) -> int:
         """Local epochs."""
-        with suppress(TypeError, ValueError):
-            return int(self._entry("method", "local", "epochs", default=1))
-        return 1
+        return self._whole("method", "local", "epochs", default=1)
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(self._entry("model", "name", default="a model"))
+
+    @property
+    def judged_on(self) -> str:
+        """The part that figures are about."""
+        return str(self._entry("run", "evaluate_on", default="test"))
 
     @property
     def score(self) -> str | None:
@@ -105,6 +113,11 @@ class RunView:
         for name in path:
             at = at.get(name) if isinstance(at, dict) else None
         return default if at is None else at
+
+    def _whole(self, *path: str, default: int) -> int:
+        """A whole number; a configuration of somebody else's may say anything."""
+        found = self._entry(*path, default=default)
+        return found if isinstance(found, int) else default
 
     @property
     def result(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def _about(runs: Sequence[RunView]) -> str:
         where = (
             f"clients of {len(sources)} different federations" if sources else "clients that keep their samples to themselves"
         )
-    models = sorted({str(run.config.get("model", {}).get("name", "a model")) for run in runs})
+    models = sorted({run.model for run in runs})
     model = f"The model {models[0]}" if len(models) == 1 else f"{len(models)} different models"
     going = any(run.status == "running" for run in runs)
     verb = ("is being" if going else "was") if len(models) == 1 else ("are being" if going else "were")
@@ -84,10 +84,8 @@ def _outcome(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> str:
 
 def _figure_name(run: RunView) -> str:
     if run.score == "accuracy":
-        part = "test" if run.config.get("run", {}).get("evaluate_on", "test") == "test" else "validation"
-        return (
-            f"accuracy (the share of {part} samples that the model gets right, clients weighed by how many samples they have)"
-        )
+        samples = f"{run.judged_on} samples"
+        return f"accuracy (the share of {samples} that the model gets right, clients weighed by how many samples they have)"
     return run.score or "loss (lower is better)"
 
 
