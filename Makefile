@@ -5,20 +5,25 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-all bench lint types boundaries clean
+.PHONY: demo test test-all bench lint types boundaries browser clean
 
 demo: $(STAMP)
-	$(BIN)/fedgsp run
+	$(BIN)/fedgsp run --report
 
 test: lint types boundaries
 	$(BIN)/pytest -m "not slow"
 
-test-all: lint types boundaries
+test-all: lint types boundaries browser
 	$(BIN)/pytest --cov --cov-report=term-missing:skip-covered --cov-fail-under=90
 	$(BIN)/python tests/mutations.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/round.py
+
+# The report is tested in a real browser: Debian's chromium, or one that is there already (chromium, google-chrome).
+browser:
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -82,6 +82,11 @@ FAULTS = (
     Fault("run/directory.py", "retire(self._before, self.committed.kept)", "retire(self.committed.kept, state.kept)",
           "run/test_keeping.py"),
     Fault("run/directory.py", "self._store.sweep(referred)", "pass", "run/test_keeping.py"),
+    Fault("watch/guard.py", "if name not in self.names and name != _bracketed(reached):", "if not name:", "watch"),
+    Fault("watch/guard.py", "return held is not None and self.matches(held.value)", "return held is not None", "watch"),
+    Fault("watch/live.py", "fresh = epoch == run.epoch and last <=", "fresh = last <=", "watch"),
+    Fault("report/tail.py", "self._at > 0 and file.read(len(self._before)) != self._before", "False", "report/test_runview.py"),
+    Fault("report/page.py", '.replace("<", "\\\\u003c")', "", "report/test_page.py"),
 )  # fmt: skip
 
 

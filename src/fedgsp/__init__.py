@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedgsp.data.partition import IID, Dirichlet, Quantity, Shards
     from fedgsp.methods import METHODS, Method, named
     from fedgsp.models import Task, classification, regression
+    from fedgsp.report.build import make_report
     from fedgsp.report.inspect import inspect
     from fedgsp.run.observers import Observer
     from fedgsp.run.result import RunResult
@@ -47,6 +48,7 @@ __all__ = [
     "inspect",
     "load",
     "load_leaf",
+    "make_report",
     "named",
     "partition",
     "regression",
@@ -78,6 +80,7 @@ _HOMES = {
     "inspect": "report.inspect",
     "load": "data",
     "load_leaf": "data.leaf",
+    "make_report": "report.build",
     "named": "methods",
     "partition": "data.central",
     "regression": "models",

@@ -76,14 +76,14 @@ class TestMethods:
 
 class TestDryRun:
     def test_on_one_fleet(self, cli: Any, here: Path, tiny: str) -> None:
-        said = cli("run", "--data", tiny, "--rounds", "2", "--dry-run", "--profile", "phone-wifi").unwrapped
+        said = cli("run", "--data", tiny, "--rounds", "2", "--dry-run", "--fleet", "phone-wifi").unwrapped
         assert "fleet phone-wifi:" in said
         assert "fleet paper" not in said
         assert "T_comm" in said
-        refused = cli("run", "--data", tiny, "--dry-run", "--profile", "phone-wify")
+        refused = cli("run", "--data", tiny, "--dry-run", "--fleet", "phone-wify")
         assert (refused.code, "did you mean 'phone-wifi'" in refused.err) == (2, True)
-        refused = cli("run", "--data", tiny, "--profile", "paper")
-        assert (refused.code, "--profile is for --dry-run" in refused.err) == (2, True)
+        refused = cli("run", "--data", tiny, "--fleet", "paper")
+        assert (refused.code, "--fleet is for --dry-run" in refused.err) == (2, True)
 
     def test_json(self, cli: Any, here: Path, tiny: str) -> None:
         outcome = cli("run", "--data", tiny, "--method", "fedavg", "--rounds", "4", "--dry-run", "--json")
@@ -200,6 +200,7 @@ class TestARun:
         names = {path.name for path in Path("new").iterdir() if not path.name.startswith(".")}
         assert names == {
             "config.toml", "journal.jsonl", "plans.jsonl", "events.jsonl", "checkpoint", "result.json", "model.safetensors",
+            "clients.safetensors", "scores.jsonl",
         }  # fmt: skip
 
     def test_its_model_loads_into_plain_pytorch(self, run: Any) -> None:

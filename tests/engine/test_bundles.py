@@ -111,9 +111,7 @@ class TestBundles:
         hops = [event.report.client for event in events if isinstance(event, HopDone)]
         assert sorted(hops) == list(range(CLIENTS))
 
-    @pytest.mark.parametrize(
-        ("rule", "cause"), [(Dies(at=17), "signal 9"), (Raises(at=17), "a bug in a rule")]
-    )
+    @pytest.mark.parametrize(("rule", "cause"), [(Dies(at=17), "signal 9"), (Raises(at=17), "a bug in a rule")])
     def test_a_client_that_keeps_failing_is_named(self, rule: SGD, cause: str) -> None:
         job, plan, state = many(rule)
         engine = PoolEngine(job, 1)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli.watch import watched
 from fedgsp.core.errors import Terminated
 
 
@@ -54,16 +55,20 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic, time and cost; train nothing.")] = False,
-    profile: Annotated[
+    fleet: Annotated[
         str | None, typer.Option(help="The fleet of --dry-run: paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
     ] = None,
+    report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
+    tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
 ) -> None:
     """Train a method. With no arguments: FedGSP on made-up handwriting, about a minute."""
     from fedgsp.cli.options import build_config, growth_parts
     from fedgsp.core.errors import InputError
 
-    if profile is not None and not dry_run:
-        raise InputError("--profile is for --dry-run; what a finished run would cost says `fedgsp cost RUN --profile ...`.")
+    if fleet is not None and not dry_run:
+        raise InputError("--fleet is for --dry-run; what a finished run would cost says `fedgsp cost RUN --fleet ...`.")
     chosen = build_config(
         config,
         {
@@ -93,12 +98,13 @@ def run(
         from fedgsp.cli.dryrun import show_dry_run
         from fedgsp.run.keeping import check_room
 
-        show_dry_run(setup, as_json, profile)
+        show_dry_run(setup, as_json, fleet)
         check_room(setup, place)
         return
-    with _hint_on_interrupt(place):
-        result = drive.start(setup, place, _observers(quiet, as_json))
-    _finish(result, quiet, as_json)
+    observers = [*_observers(quiet, as_json), *_loggers(place, tensorboard, mlflow)]
+    with _hint_on_interrupt(place), watched(place, watch, quiet or as_json):
+        result = drive.start(setup, place, observers)
+    _finish(result, quiet, as_json, report)
 
 
 def resume(
@@ -109,22 +115,27 @@ def resume(
     other_numerics: Annotated[bool, typer.Option(help="Go on although torch or the device changed.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
+    tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
 ) -> None:
     """Go on with a run that was stopped, to the same bits as if it never had been."""
     from fedgsp.run import drive
 
-    with _hint_on_interrupt(directory):
+    observers = [*_observers(quiet, as_json), *_loggers(directory, tensorboard, mlflow)]
+    with _hint_on_interrupt(directory), watched(directory, watch, quiet or as_json):
         result = drive.resume(
             directory,
             rounds=rounds,
             workers=_workers(workers),
             previous=previous,
             other_numerics=other_numerics,
-            observers=_observers(quiet, as_json),
+            observers=observers,
         )
     if not (quiet or as_json) and not result.trained_now:
         typer.echo(f"{directory} had already come to its end after {result.rounds} rounds; --rounds trains on.")
-    _finish(result, quiet, as_json)
+    _finish(result, quiet, as_json, report)
 
 
 def replay(
@@ -167,13 +178,33 @@ def _observers(quiet: bool, as_json: bool) -> list[Any]:
     return [display()]
 
 
-def _finish(result: Any, quiet: bool, as_json: bool) -> None:
+def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None) -> list[Any]:
+    """Observers of other tools; what they need is missed before anything starts."""
+    made: list[Any] = []
+    if tensorboard is not None:
+        from fedgsp.observe import TensorBoard
+
+        made.append(TensorBoard(tensorboard))
+    if mlflow is not None:
+        from fedgsp.observe import MLflow
+
+        made.append(MLflow(place, None if mlflow == "auto" else mlflow))
+    return made
+
+
+def _finish(result: Any, quiet: bool, as_json: bool, report: bool) -> None:
     if as_json:
         typer.echo(json.dumps({**result.facts, "directory": str(result.directory)}, indent=2))
     elif not quiet:
         from fedgsp.cli.display import show_summary
 
         show_summary(result)
+    if report:
+        from fedgsp.report.build import read_runs, write_report
+
+        made = write_report(read_runs([result.directory]), result.directory / "report.html")
+        if not (quiet or as_json):
+            typer.echo(f"report: {made}")
 
 
 def _default_place(method: str) -> Path:

@@ -35,6 +35,7 @@ class Bookmark:
     numerics: dict[str, Any]
     journal_bytes: int
     plans_bytes: int
+    scores_bytes: int = 0
 
 
 class DamagedCheckpoint(InputError):
@@ -58,6 +59,7 @@ def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
         "numerics": bookmark.numerics,
         "journal_bytes": bookmark.journal_bytes,
         "plans_bytes": bookmark.plans_bytes,
+        "scores_bytes": bookmark.scores_bytes,
     }
     content = save_safetensors(tensors, metadata={"fedgsp": json.dumps(facts)})
     checksum = hashlib.sha256(content).hexdigest()[:32]
@@ -102,7 +104,8 @@ def load(path: Path) -> tuple[ServerState, Bookmark]:
         groups[kind][name][member] = tensor
     kept = {int(client): mark for client, mark in facts.get("kept", {}).items()}
     state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"], kept)
-    return state, Bookmark(facts["identity"], facts["numerics"], facts["journal_bytes"], facts["plans_bytes"])
+    lengths = (facts["journal_bytes"], facts["plans_bytes"], facts.get("scores_bytes", 0))
+    return state, Bookmark(facts["identity"], facts["numerics"], *lengths)
 
 
 def _round_of(path: Path) -> int:

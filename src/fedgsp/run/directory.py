@@ -2,6 +2,7 @@
 
 config.toml        resolved and complete: `fedgsp run DIR/config.toml` repeats the run
 journal.jsonl      a line a round      plans.jsonl   who trained with whom      events.jsonl   what happened when
+clients.safetensors, scores.jsonl   who the clients are, and how good the model is for each
 checkpoint/        the last two rounds' states       result.json, model.safetensors   what came out
 clients/           what clients keep between visits, for rules that have such
 """
@@ -39,7 +40,7 @@ class Recorder(Protocol):
         """Something happened."""
         ...
 
-    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
+    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any], scores: dict[str, Any] | None = None) -> None:
         """A round is done: from here on it is never lost."""
         ...
 
@@ -58,7 +59,7 @@ class NoRecord:
     def event(self, kind: str, *, sync: bool = True, **facts: Any) -> None:
         """Forget it."""
 
-    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
+    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any], scores: dict[str, Any] | None = None) -> None:
         """Only remember the state."""
         if self._store is not None:
             self._store.retire(self.committed.kept, state.kept)
@@ -81,6 +82,7 @@ class RunDirectory:
         self._numerics: dict[str, Any] = {}
         self._journal: LineLog | None = None
         self._plans: LineLog | None = None
+        self._scores: LineLog | None = None
         self._events: LineLog | None = None
 
     @classmethod
@@ -111,6 +113,11 @@ class RunDirectory:
         """Record what the run is told from now on."""
         write_whole(self.path / "config.toml", config.to_toml().encode())
 
+    def write_clients(self, content: bytes) -> None:
+        """Record who the clients are; once, since it never changes."""
+        if not (self.path / "clients.safetensors").exists():
+            write_whole(self.path / "clients.safetensors", content)
+
     def begin(
         self,
         state: ServerState,
@@ -129,6 +136,7 @@ class RunDirectory:
         self._store = store
         self._journal = LineLog(self.path / "journal.jsonl", keep=bookmark.journal_bytes if bookmark else 0)
         self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
+        self._scores = LineLog(self.path / "scores.jsonl", keep=bookmark.scores_bytes if bookmark else 0)
         self._events = LineLog(self.path / "events.jsonl", keep=None if bookmark else 0)
         _end_cut_line(self._events)
         for folder in (self.path, self.path / "checkpoint"):
@@ -145,12 +153,15 @@ class RunDirectory:
         assert self._events is not None
         self._events.append({"event": kind, **facts}, sync=sync)
 
-    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any]) -> None:
+    def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any], scores: dict[str, Any] | None = None) -> None:
         """Journal and plan first, then the checkpoint that makes them count; then what no checkpoint needs is dropped."""
         assert self._journal is not None
         assert self._plans is not None
+        assert self._scores is not None
         self._journal.append(entry, sync=True)
         self._plans.append(plan_record(plan), sync=True)
+        if scores is not None:
+            self._scores.append(scores, sync=True)
         self._save(state)
         if self._store is not None:
             self._store.retire(self._before, self.committed.kept)
@@ -173,7 +184,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Let go of the directory; may be called twice."""
-        for log in (self._journal, self._plans, self._events):
+        for log in (self._journal, self._plans, self._scores, self._events):
             if log is not None:
                 log.close()
         if self._lock >= 0:
@@ -196,7 +207,8 @@ class RunDirectory:
     def _save(self, state: ServerState) -> None:
         assert self._journal is not None
         assert self._plans is not None
-        bookmark = Bookmark(self._identity, self._numerics, self._journal.size, self._plans.size)
+        assert self._scores is not None
+        bookmark = Bookmark(self._identity, self._numerics, self._journal.size, self._plans.size, self._scores.size)
         checkpoint.save(self.path / "checkpoint", state, bookmark)
 
 

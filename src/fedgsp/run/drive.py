@@ -22,6 +22,7 @@ from fedgsp.data.progress import Progress, silent
 from fedgsp.engine.job import Engine
 from fedgsp.methods import Method
 from fedgsp.models import Task
+from fedgsp.run.clients import ClientFacts
 from fedgsp.run.config import RunConfig
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory, read_journal
 from fedgsp.run.files import CannotWrite, read_lines
@@ -60,6 +61,7 @@ def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) ->
         directory = RunDirectory.create(out)
         try:
             directory.write_config(setup.config)
+            directory.write_clients(ClientFacts.of(setup).encode())
             directory.begin(state, identity_of(setup), _numerics(setup), setup.job.data.clients, None, _started(setup), store)
             return _drive(setup, [], directory, out, observers, store)
         finally:
@@ -100,6 +102,7 @@ def resume(
             raise InputError(f"{path} has already trained {state.round} rounds, more than {options.rounds}.")
         if options.rounds != config.run.rounds:
             directory.write_config(replace(config, run=replace(config.run, rounds=options.rounds)))
+        directory.write_clients(ClientFacts.of(setup).encode())
         resumed = {"kind": "resumed", "at": time.time(), "round": state.round, "versions": versions()}
         opening = _started(setup) if bookmark is None else resumed
         with client_store(setup, path) as store:

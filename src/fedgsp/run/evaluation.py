@@ -54,12 +54,14 @@ class Evaluation:
         owners = [one for question in self._questions.values() for one in question.owners]
         self.asked: Scoring = engine.ask(state, wanted, owners)
 
-    def figures(self) -> dict[str, Any]:
-        """Entries for the journal."""
+    def figures(self) -> tuple[dict[str, Any], ClientScores]:
+        """Entries for the journal, and the scores of each client that the first of them are made of."""
         scores, at = self.asked.result(), 0
         found: dict[str, Summary | None] = {}
+        answers: dict[str, ClientScores] = {}
         for name, question in self._questions.items():
-            found[name] = summarise(question.answered(scores[at : at + len(question.wanted)], self._data))
+            answers[name] = question.answered(scores[at : at + len(question.wanted)], self._data)
+            found[name] = summarise(answers[name])
             at += len(question.wanted)
         figures: dict[str, Any] = {}
         tested = found.pop(self._on)
@@ -75,7 +77,7 @@ class Evaluation:
                 raise Diverged(
                     f"the model of round {self._round} has the {self._on} {name} {value}; try a smaller learning rate."
                 )
-        return figures
+        return figures, answers[self._on]
 
 
 @dataclass(frozen=True)

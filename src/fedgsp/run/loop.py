@@ -12,6 +12,8 @@ from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Absent, Engine, EngineEvent, HopDone, planned_samples
+from fedgsp.evaluate import ClientScores
+from fedgsp.run.clients import score_record
 from fedgsp.run.directory import Recorder
 from fedgsp.run.evaluation import Evaluation
 from fedgsp.run.observers import Observer
@@ -91,11 +93,12 @@ def train_rounds(
         if trained is None:
             return False
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}
-        entry, figures = trained.entry(before)
-        recorder.commit(trained.state, trained.plan, entry)
+        entry, scores = trained.entry(before)
+        each = score_record(trained.plan.round, scores, setup.job.task.score, len(setup.data)) if scores is not None else None
+        recorder.commit(trained.state, trained.plan, entry, each)
         journal.append(entry)
         _tell(observers, "round_done", entry)
-        return options.stop_at_target and _reached(figures, setup)
+        return options.stop_at_target and _reached(entry, setup)
 
     waiting: _Trained | None = None
     following = planned(state)
@@ -154,10 +157,13 @@ class _Trained:
     evaluation: Evaluation | None
     clock: _Clock
 
-    def entry(self, before: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(its journal line, the figures in it)."""
+    def entry(self, before: dict[str, Any]) -> tuple[dict[str, Any], ClientScores | None]:
+        """(its journal line, the scores of each client, if any was judged)."""
+        figures: dict[str, Any] = {}
+        scores = None
         with self.clock.spending("evaluate"):
-            figures = {} if self.evaluation is None else self.evaluation.figures()
+            if self.evaluation is not None:
+                figures, scores = self.evaluation.figures()
         plan, tally = self.plan, self.tally
         return {
             "round": plan.round,
@@ -175,7 +181,7 @@ class _Trained:
             **figures,
             "state": self.state.digest(),
             "timings": self.clock.laps,
-        }, figures
+        }, scores if scores is not None and len(scores.clients) else None
 
 
 def _reached(figures: dict[str, Any], setup: Setup) -> bool:

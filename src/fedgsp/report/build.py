@@ -1,0 +1,46 @@
+"""`fedgsp report`: runs in, one page out, and figures for papers where they are wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedgsp.core.errors import InputError
+from fedgsp.core.version import __version__
+from fedgsp.report.discover import need_runs
+from fedgsp.report.page import build
+from fedgsp.report.payload import payload
+from fedgsp.report.runview import RunView
+from fedgsp.run.files import CannotWrite, write_whole
+
+
+def read_runs(places: Sequence[Path]) -> list[RunView]:
+    """All runs that are meant by some places, read."""
+    runs = [RunView(path) for path in need_runs(list(places))]
+    for run in runs:
+        run.read()
+    return runs
+
+
+def write_report(runs: Sequence[RunView], out: Path, title: str | None = None) -> Path:
+    """Write the page; it is whole or absent."""
+    made = f"Made by fedgsp {__version__} on {time.strftime('%Y-%m-%d at %H:%M')}."
+    page = build(payload(runs, title), made)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, page.encode())
+    except (OSError, CannotWrite) as error:
+        raise InputError(f"the report {out} cannot be written; choose another place with --out.") from error
+    return out
+
+
+def make_report(*places: str | Path, out: str | Path | None = None, title: str | None = None) -> Path:
+    """Write the report of run directories (or folders with runs inside); returns the page's place."""
+    folders = [Path(place) for place in places]
+    return write_report(read_runs(folders), Path(out) if out else default_place(folders), title)
+
+
+def default_place(places: Sequence[Path]) -> Path:
+    """Inside the one directory that was given; beside the person where there are several."""
+    return places[0] / "report.html" if len(places) == 1 else Path("report.html")

@@ -1,0 +1,124 @@
+"""What a report needs to know of a run's clients and model, kept in the run directory so that no data has to be loaded again.
+
+clients.safetensors is written once, at the start; scores.jsonl gets a line in every round that is evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_safetensors
+from safetensors.numpy import save as save_safetensors
+
+from fedgsp.core.errors import InputError
+from fedgsp.evaluate import ClientScores
+from fedgsp.run.flops import flops_per_sample
+from fedgsp.run.setup import Setup
+
+SCHEMA = 1
+DIGITS = 4
+"""Decimals of a client's score in scores.jsonl."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientFacts:
+    """Class counts (K, F) of the training samples, samples by part (K,), who trains, and what the run is about.
+
+    `score` names the metric that clients are judged by (higher is better), None where it is the loss. `classes` is 0 for
+    regression, whose counts are those of quantile bins. `flops_per_sample` is None where it could not be counted.
+    """
+
+    counts: NDArray[Any]
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+    trains: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
+    classes: int
+    score: str | None
+    shape: tuple[int, ...]
+    parameters: int
+    flops_per_sample: float | None
+    fingerprint: str
+    source: str | None
+
+    @classmethod
+    def of(cls, setup: Setup) -> ClientFacts:
+        """Those of a run that is about to start."""
+        data = setup.data
+        marks = {}
+        for name, chosen in (("trains", setup.roster), ("held_out", setup.held_out)):
+            marks[name] = np.zeros(len(data), dtype=np.bool_)
+            marks[name][chosen] = True
+        return cls(
+            counts=_narrow(data.profiles().counts),
+            train=data.train.sizes,
+            validation=data.validation.sizes,
+            test=data.test.sizes,
+            trains=marks["trains"],
+            held_out=marks["held_out"],
+            classes=data.classes,
+            score=setup.job.task.score,
+            shape=data.sample_shape,
+            parameters=sum(tensor.numel() for tensor in setup.initial.values()),
+            flops_per_sample=_flops(setup),
+            fingerprint=data.fingerprint,
+            source=data.source,
+        )
+
+    def encode(self) -> bytes:
+        """The content of clients.safetensors."""
+        arrays = {name: getattr(self, name) for name in ("counts", "train", "validation", "test")}
+        arrays.update({name: getattr(self, name).astype(np.uint8) for name in ("trains", "held_out")})
+        facts = {
+            "schema": SCHEMA, "classes": self.classes, "score": self.score, "shape": list(self.shape), "source": self.source,
+            "parameters": self.parameters, "flops_per_sample": self.flops_per_sample, "fingerprint": self.fingerprint,
+        }  # fmt: skip
+        return save_safetensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"fedgsp": json.dumps(facts)})
+
+
+def read_client_facts(run: Path) -> ClientFacts | None:
+    """Those of a run on disk; None for a run that an earlier version recorded without them."""
+    path = run / "clients.safetensors"
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    try:
+        length = int.from_bytes(content[:8], "little")
+        facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["fedgsp"])
+        arrays = load_safetensors(content)
+        if facts.pop("schema") != SCHEMA:
+            raise InputError(f"{path} is of another version of fedgsp; this one reads schema {SCHEMA}.")
+        fields: dict[str, Any] = {**arrays, **facts, "shape": tuple(facts["shape"])}
+        fields.update({name: arrays[name].astype(np.bool_) for name in ("trains", "held_out")})
+        return ClientFacts(**fields)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not one that fedgsp wrote.") from error
+
+
+def score_record(round_: int, scores: ClientScores, score: str | None, clients: int) -> dict[str, Any]:
+    """A line of scores.jsonl: each client's score (or loss), null for those that were not judged."""
+    values: list[float | None] = [None] * clients
+    for client, value in zip(scores.clients.tolist(), scores.values[score or "loss"].tolist(), strict=True):
+        values[client] = round(value, DIGITS)
+    return {"round": round_, "values": values}
+
+
+def _narrow(counts: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them."""
+    most = int(counts.max(initial=0))
+    return counts.astype(np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32)
+
+
+def _flops(setup: Setup) -> float | None:
+    """A model of the user's that cannot be counted must not keep a run from starting."""
+    try:
+        return flops_per_sample(setup)
+    except Exception:
+        return None
