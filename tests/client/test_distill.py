@@ -116,7 +116,7 @@ def test_with_gamma_zero_everybody_trains_alone_to_the_bit(tmp_path: Path) -> No
     data = images(clients=3, each=12)
     fedgsp.train(fd(Distill(lr=0.05, gamma=0.0)), data, rounds=3, workers=0, out=tmp_path / "run")
     alone = Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(lr=0.05), Mean())
-    theirs = fedgsp.train(alone, data.select([0]), rounds=3, workers=0)
+    theirs = fedgsp.train(alone, data.select([0]), rounds=3, workers=0, fast="off")
     ours = {n.removeprefix("model."): t for n, t in own_models(tmp_path / "run")[0].items() if n.startswith("model.")}
     assert bits(ours) == bits(theirs.state.model)
 
@@ -125,7 +125,7 @@ def test_one_client_has_nobody_to_listen_to(tmp_path: Path) -> None:
     data = images(clients=1, each=12)
     fedgsp.train(fd(Distill(lr=0.05, gamma=5.0)), data, rounds=2, workers=0, out=tmp_path / "run")
     plain = Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(lr=0.05), Mean())
-    theirs = fedgsp.train(plain, data, rounds=2, workers=0)
+    theirs = fedgsp.train(plain, data, rounds=2, workers=0, fast="off")
     ours = {n.removeprefix("model."): t for n, t in own_models(tmp_path / "run")[0].items() if n.startswith("model.")}
     assert bits(ours) == bits(theirs.state.model)
 

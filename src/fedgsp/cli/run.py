@@ -55,6 +55,9 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic, time and cost; train nothing.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where the time went; writes profile.json and a Chrome trace.")
+    ] = False,
     fleet: Annotated[
         str | None, typer.Option(help="The fleet of --dry-run: paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
     ] = None,
@@ -101,10 +104,16 @@ def run(
         show_dry_run(setup, as_json, fleet)
         check_room(setup, place)
         return
-    observers = [*_observers(quiet, as_json), *_loggers(place, tensorboard, mlflow)]
+    from fedgsp.cli.profile import show_profile
+    from fedgsp.run.profile import Profiler
+
+    profiler = Profiler(place) if profile else None
+    observers = [*_observers(quiet, as_json), *_loggers(place, tensorboard, mlflow), *([profiler] if profiler else [])]
     with _hint_on_interrupt(place), watched(place, watch, quiet or as_json):
         result = drive.start(setup, place, observers)
     _finish(result, quiet, as_json, report)
+    if profiler is not None and not (quiet or as_json):
+        show_profile(profiler.summary(), place)
 
 
 def resume(

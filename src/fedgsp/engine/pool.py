@@ -7,6 +7,7 @@ sums make their order harmless.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,7 +91,9 @@ class PoolEngine:
         meanwhile: Scoring | None = None,
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
+        began = time.perf_counter()
         self._board.show(state)
+        self._crew.spans.append(Span(-1, "broadcast", f"round {plan.round}", began, time.perf_counter()))
         return _Round(self, plan, state, listener, absent or {}, meanwhile if isinstance(meanwhile, _Asked) else None).results()
 
     def ask(self, state: ServerState, wanted: Wanted, owners: Sequence[int | None] | None = None) -> Scoring:
@@ -254,7 +257,7 @@ class _Asked:
         """Take in what a worker said of these tasks."""
         if isinstance(message, Scored):
             self._found[-2 - message.index] = message.scores
-        elif isinstance(message, Broke):
+        elif isinstance(message, Broke) and self.owns(message.index):  # else a chain of a round that has failed already
             raise message.expected or RunFailed(f"evaluation failed: {message.error}.")
         elif isinstance(message, Died) and isinstance(message.task, ScoreTask):
             self._deaths += 1

@@ -18,9 +18,9 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.files import explained, sync_folder, write_whole
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import Tensors
-from fedgsp.run.files import explained, write_whole
 
 SCHEMA = 1
 KEPT = 2
@@ -70,6 +70,15 @@ def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
     for old in candidates(folder)[KEPT:]:
         old.unlink(missing_ok=True)
     return path
+
+
+def drop_after(folder: Path, round_: int) -> None:
+    """Drop the checkpoints of later rounds: a run that goes on from this one cuts its logs back to it, so they are void."""
+    later = [path for path in candidates(folder) if _round_of(path) > round_]
+    for path in later:
+        path.unlink(missing_ok=True)
+    if later:
+        sync_folder(folder)  # before the logs are cut: a checkpoint must never say more than they hold
 
 
 def candidates(folder: Path) -> list[Path]:

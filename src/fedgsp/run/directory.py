@@ -134,6 +134,8 @@ class RunDirectory:
         """
         self._identity, self._numerics, self.committed = identity, numerics, state
         self._store = store
+        if bookmark is not None:
+            checkpoint.drop_after(self.path / "checkpoint", state.round)
         self._journal = LineLog(self.path / "journal.jsonl", keep=bookmark.journal_bytes if bookmark else 0)
         self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
         self._scores = LineLog(self.path / "scores.jsonl", keep=bookmark.scores_bytes if bookmark else 0)

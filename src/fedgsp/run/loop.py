@@ -97,6 +97,7 @@ def train_rounds(
         each = score_record(trained.plan.round, scores, setup.job.task.score, len(setup.data)) if scores is not None else None
         recorder.commit(trained.state, trained.plan, entry, each)
         journal.append(entry)
+        _tell(observers, "worked", entry, engine.spans())
         _tell(observers, "round_done", entry)
         return options.stop_at_target and _reached(entry, setup)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.chain import Plan
-from fedgsp.engine.job import EngineEvent
+from fedgsp.engine.job import EngineEvent, Span
 
 if TYPE_CHECKING:
     from fedgsp.run.result import RunResult
@@ -26,6 +26,9 @@ class Observer:
 
     def evaluating(self, round_: int) -> None:
         """The chains are done; the new model is evaluated."""
+
+    def worked(self, entry: dict[str, Any], spans: list[Span]) -> None:
+        """Just before: what workers did since the last round (evaluation included, where it was put off)."""
 
     def round_done(self, entry: dict[str, Any]) -> None:
         """A round is finished and on disk; `entry` is its journal line."""
