@@ -8,7 +8,7 @@ chains  a FedGSP round of leaf_cnn, 2 chains of 8 clients, against a plain loop 
 
 The peers live in an environment of their own (--setup makes it), never in the project's. A contestant is a process that trains
 when it is told to (peers/link.py); all are started, then each trains in turn, so that a busy machine disturbs all alike. Before
-anything is timed a round warms up; the first four rounds end with the loss, which must be near plain PyTorch's.
+anything is timed a round warms up; the loss after the first rounds must be near plain PyTorch's.
 """
 
 from __future__ import annotations
@@ -42,13 +42,29 @@ INSTALLS = (
     (("pfl",), False),
     (("fedjax==0.0.17",), False),
     (("fedlab", "fluke-fl"), True),  # both want torchvision, whose build on PyPI does not match a CPU build of torch
-    (("pandas", "scikit-learn", "torchmetrics", "tqdm", "munch", "pynvml", "psutil", "diskcache", "omegaconf", "cerberus"), False),
+    (
+        (
+            "pandas",
+            "scikit-learn",
+            "torchmetrics",
+            "tqdm",
+            "munch",
+            "pynvml",
+            "psutil",
+            "diskcache",
+            "omegaconf",
+            "cerberus",
+            "matplotlib",
+            "seaborn",
+        ),
+        False,
+    ),
 )
 PATIENCE = 1200.0
 """Seconds that a contestant may take to answer."""
 OURS = "fedgsp, this process"
-CHECKED = 4
-"""Rounds after which the loss is compared."""
+LONG_ENOUGH = 1.0
+"""Seconds of CPU that a turn should take to be timed well."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,7 @@ class Contestant:
     loss: float = float("nan")
     threads: int = 0
     note: str = ""
+    bunch: int = 1
 
     def answer(self) -> dict[str, Any]:
         line, until = b"", time.monotonic() + PATIENCE
@@ -145,8 +162,6 @@ class Contestant:
             over.set()
             watch.join()
         self.rounds, self.steps = found["rounds"], found["steps"]
-        if self.rounds == CHECKED:
-            self.loss = self.ask("loss")["loss"]
         return cpu, wall
 
     def _watch(self, over: threading.Event) -> None:
@@ -239,6 +254,9 @@ def compare(name: str, arguments: argparse.Namespace, interpreter: Path | None) 
             for _ in range(arguments.turns):
                 for one in list(running):
                     turn(lost, running, one.name, lambda one=one: _measure(one))
+            if not tiny:
+                for one in list(running):
+                    turn(lost, running, one.name, lambda one=one: _judge(one))
             report(name, running, lost)
         finally:
             for one in running:
@@ -253,19 +271,23 @@ def _begin(who: str, entry: Entry, folder: Path, interpreter: Path | None, runni
     one.train(1)
     one.first = time.perf_counter() - one.began
     print(f"  {who}: first round after {one.first:.1f} s ({one.note})", flush=True)
-    one.bunch = 1  # type: ignore[attr-defined]
 
 
 def _calibrate(one: Contestant) -> None:
-    cpu, _ = one.train(CHECKED - one.rounds)
-    one.bunch = max(1, min(50, int(np.ceil(1.0 / max(0.01, cpu / (CHECKED - 1))))))  # type: ignore[attr-defined]
+    cpu, _ = one.train(1)
+    _judge(one)
+    one.bunch = max(1, min(20, int(np.ceil(LONG_ENOUGH / max(0.01, cpu)))))
 
 
 def _measure(one: Contestant) -> None:
-    bunch: int = one.bunch  # type: ignore[attr-defined]
-    cpu, wall = one.train(bunch)
-    one.cpu.append(cpu / bunch)
-    one.wall.append(wall / bunch)
+    cpu, wall = one.train(one.bunch)
+    one.cpu.append(cpu / one.bunch)
+    one.wall.append(wall / one.bunch)
+
+
+def _judge(one: Contestant) -> None:
+    """All have trained the same number of rounds by now."""
+    one.loss = one.ask("loss")["loss"]
 
 
 def turn(lost: dict[str, str], running: list[Contestant], who: str, act: Any) -> None:

@@ -67,7 +67,10 @@ class Work:
         x = torch.from_numpy(self.x.reshape(-1, *self.x.shape[2:])[::JUDGED])
         y = torch.from_numpy(self.y.reshape(-1)[::JUDGED])
         with torch.no_grad():
-            parts = [torch.nn.functional.cross_entropy(module(x[i : i + 100]), y[i : i + 100], reduction="sum") for i in range(0, len(y), 100)]
+            parts = [
+                torch.nn.functional.cross_entropy(module(x[i : i + 100]), y[i : i + 100], reduction="sum")
+                for i in range(0, len(y), 100)
+            ]
         return float(sum(parts)) / len(y)
 
 

@@ -73,7 +73,9 @@ def done(server_round: int, arrays: Any) -> None:
 def main(grid: Any, context: Any) -> None:
     torch.set_num_threads(1)
     share = work.per_round / len(work.y)
-    strategy = Counting(fraction_train=share, fraction_evaluate=0.0, min_train_nodes=work.per_round, min_available_nodes=len(work.y))
+    strategy = Counting(
+        fraction_train=share, fraction_evaluate=0.0, min_train_nodes=work.per_round, min_available_nodes=len(work.y)
+    )
     start = ArrayRecord(work.model().state_dict())
     strategy.start(grid=grid, initial_arrays=start, num_rounds=MANY, evaluate_fn=done)
 

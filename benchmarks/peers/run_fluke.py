@@ -8,7 +8,7 @@ import torch
 from link import MANY, Link, Steps, Work
 from stand_ins import stand_in_for
 
-stand_in_for("torchvision", "PIL", "datasets", "matplotlib", "seaborn", "clearml", "wandb", "tensorboard", "opacus")
+stand_in_for("torchvision", "PIL", "datasets", "clearml", "wandb", "tensorboard", "opacus")
 from fluke import DDict, FlukeENV  # noqa: E402
 from fluke.algorithms.fedavg import FedAVG  # noqa: E402
 from fluke.data import FastDataLoader  # noqa: E402

@@ -1,7 +1,7 @@
 """Empty modules in place of packages that a framework imports and this benchmark never calls.
 
 FedLab and fluke import torchvision (whose build on PyPI does not match a CPU build of torch) for data sets and networks, fluke
-also plotting, loggers and a data hub. Nothing of these takes part in training.
+also loggers and a data hub. Nothing of these takes part in training.
 """
 
 from __future__ import annotations
