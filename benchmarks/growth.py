@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/growth.py [--largest 100000] [--picture docs/images/growth]
 
-Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so small that
-what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not counted (but for the
-largest, which has no other). CPU is that of the process and its workers.
+Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so
+small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not counted
+(but for the largest, which has no other). CPU is that of the process and its workers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
         method, data, lambda: torch.nn.Linear(32, 10), rounds=rounds, workers=workers, eval_every=rounds + 1, observers=[clock],
         lr=0.01, batch_size=5,
     )  # fmt: skip
-    spent = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(marks, marks[1:], strict=False)]
+    spent = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks)]
     counted = spent[1:] if len(spent) > 1 else spent
     print(json.dumps({
         "cpu": statistics.median(cpu for cpu, _ in counted), "wall": statistics.median(wall for _, wall in counted),
@@ -92,7 +93,7 @@ def table(what: str, rows: list[tuple[int, dict[str, float]]], per: str) -> None
             flush=True,
         )
     units = [(count, row["cpu"] / count) for count, row in rows]
-    steps = [(a[0], b[0], b[1] / a[1]) for a, b in zip(units, units[1:], strict=False)]
+    steps = [(a[0], b[0], b[1] / a[1]) for a, b in pairwise(units)]
     odd = [
         f"from {a:,} to {b:,} a {per} costs {ratio:.2f} times as much" for a, b, ratio in steps if not 1 / NEAR <= ratio <= NEAR
     ]

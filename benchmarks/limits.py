@@ -2,12 +2,13 @@
 
     OMP_NUM_THREADS=1 python benchmarks/limits.py [--batch 5] [--repeats 15]
 
-First the machine: float32 operations a second of a large matrix product with one thread, bytes a second of reading and of copying
-a large array. Then the network: programs of its first one, two, ... layers are timed and subtracted, forward alone and forward with
-backward and update (with a learning rate of 0, so that every repetition does the same work). What a layer needs is counted, not
-measured: two operations a multiplication, for backward only those whose gradient is not exactly zero (behind ReLU and max-pool most
-are), which are counted on the trained network itself. Bytes are those of the weights, once forward and twice (read, write) backward.
-Times are the least of several, in CPU time: a busy machine makes them longer, never shorter.
+First the machine: float32 operations a second of a large matrix product with one thread, bytes a second of reading and of
+copying a large array. Then the network: programs of its first layers (with a narrow head behind) are timed and subtracted,
+forward alone and forward with backward and update (with a learning rate of 0, so that every repetition does the same work).
+What a layer needs is counted, not measured: two operations a multiplication, for backward only those whose gradient is not
+exactly zero (behind ReLU and max-pool most are), which are counted on the trained network itself. Bytes are those of the
+weights, once forward and twice (read, write) backward. Times are the least of several, in CPU time: a busy machine makes them longer,
+never shorter.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from fedgsp.models import leaf_cnn
 
 SAMPLES = 100
 HEAD = 8
+NAMES = ("conv 1-32, 28x28", "conv 32-64, 14x14", "linear 3136-2048", "linear 2048-62, loss")
+COUNTED = "MFLOP | GFLOP/s | of peak | GB/s"
 
 
 def least(work: Callable[[], object], repeats: int) -> float:
@@ -136,9 +139,7 @@ def main() -> None:
         raise SystemExit(f"there are no compiled kernels here: {found}")
     size, repeats = options.batch, options.repeats
     peak, reading, copying = machine(repeats)
-    print(
-        f"This machine, one thread: {peak:.0f} GFLOP/s (matrix product), {reading:.1f} GB/s reading, {copying:.1f} GB/s copying\n"
-    )
+    print(f"One thread: {peak:.0f} GFLOP/s (matrix product), {reading:.1f} GB/s reading, {copying:.1f} GB/s copying\n")
     model, x, y = trained(size)
     program = program_of(model, x[:2])
     images, layers = program.prepare(x).contiguous(), program.layers
@@ -156,13 +157,9 @@ def main() -> None:
     ahead += [whole_ahead - last_ahead - sum(ahead), last_ahead]
     steps += [whole_step - last_step - sum(steps), last_step]
     shares = alive(model, x, size)
-    names = ("conv 1-32, 28x28", "conv 32-64, 14x14", "linear 3136-2048", "linear 2048-62, loss")
-    print(
-        "| layer | forward ms | MFLOP | GFLOP/s | of peak | GB/s | backward + update ms | share with a gradient | MFLOP | GFLOP/s | of peak "
-        "| GB/s |\n|" + " --- |" * 12
-    )
+    print(f"| layer | forward ms | {COUNTED} | backward + update ms | share with a gradient | {COUNTED} |\n|{' --- |' * 12}")
     sums = np.zeros(4)
-    for i, (layer, name) in enumerate(zip(layers, names, strict=True)):
+    for i, (layer, name) in enumerate(zip(layers, NAMES, strict=True)):
         if layer.kind == LINEAR:
             products, weights = size * layer.cin * layer.cout, 4 * layer.cin * layer.cout
         else:
@@ -173,20 +170,24 @@ def main() -> None:
         ahead_f, back_f = 2 * products, 2 * products * ways * shares[i]
         back_bytes = 2 * weights * (shares[i] if layer.kind == LINEAR else 1.0)
         sums += (ahead_s, ahead_f, back_s, back_f)
-        print(
-            f"| {name} | {1e3 * ahead_s:.2f} | {ahead_f / 1e6:.0f} | {ahead_f / ahead_s / 1e9:.1f} | {ahead_f / ahead_s / 1e9 / peak:.0%} "
-            f"| {weights / ahead_s / 1e9:.1f} | {1e3 * back_s:.2f} | {shares[i]:.0%} | {back_f / 1e6:.0f} | {back_f / back_s / 1e9:.1f} "
-            f"| {back_f / back_s / 1e9 / peak:.0%} | {back_bytes / back_s / 1e9:.1f} |"
-        )
-    print(f"| whole step | {1e3 * sums[0]:.2f} | {sums[1] / 1e6:.0f} | {sums[1] / sums[0] / 1e9:.1f} | {sums[1] / sums[0] / 1e9 / peak:.0%} | "
-          f"| {1e3 * sums[2]:.2f} | | {sums[3] / 1e6:.0f} | {sums[3] / sums[2] / 1e9:.1f} | {sums[3] / sums[2] / 1e9 / peak:.0%} | |")  # fmt: skip
+        first, second = judged(ahead_f, ahead_s, peak, weights), judged(back_f, back_s, peak, back_bytes)
+        print(f"| {name} | {1e3 * ahead_s:.2f} | {first} | {1e3 * back_s:.2f} | {shares[i]:.0%} | {second} |")
+    first, second = judged(sums[1], sums[0], peak), judged(sums[3], sums[2], peak)
+    print(f"| whole step | {1e3 * sums[0]:.2f} | {first} | {1e3 * sums[2]:.2f} | | {second} |")
     least_s = (sums[1] + sums[3]) / peak / 1e9
     wide = 4 * layers[2].cin * layers[2].cout
     bytes_s = wide / reading / 1e9 + 2 * wide * shares[2] / copying / 1e9
     print(
-        f"\nA step of {size} takes {1e3 * whole_step:.2f} ms. Its operations at the machine's peak would take {1e3 * least_s:.2f} ms, the large layer's "
-        f"weights alone {1e3 * bytes_s:.2f} ms from memory."
+        f"\nA step of {size} takes {1e3 * whole_step:.2f} ms. Its operations at the machine's peak would take "
+        f"{1e3 * least_s:.2f} ms, the large layer's weights alone {1e3 * bytes_s:.2f} ms from memory."
     )
+
+
+def judged(flops: float, seconds: float, peak: float, weights: float | None = None) -> str:
+    """Operations needed, how fast they were done, how that compares, and the bytes a second where they are asked for."""
+    rate = flops / seconds / 1e9
+    moved = "" if weights is None else f"{weights / seconds / 1e9:.1f}"
+    return f"{flops / 1e6:.0f} | {rate:.1f} | {rate / peak:.0%} | {moved}"
 
 
 if __name__ == "__main__":

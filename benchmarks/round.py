@@ -2,7 +2,7 @@
 
     make bench        (or: python benchmarks/round.py --only epoch rounds tiny --repeats 5)
 
-epoch   one client's epoch of leaf_cnn (100 images) in batches of 5, 10, 20: three kinds of plain SGD, fedgsp compiled, lazy, off
+epoch   one client's epoch of leaf_cnn (100 images) in batches of 5, 10, 20: plain SGD of three kinds, fedgsp
 rounds  a FedAvg round of small_cnn and leaf_cnn on 12 clients: a plain loop, fedgsp in this process and with 2 workers
 tiny    a round of 1,000 clients of 20 samples, logistic regression: Python's overhead is everything
 
@@ -120,30 +120,36 @@ def epoch(repeats: int) -> None:
     rows = np.concatenate([whole.train[k] for k in range(len(whole))])[:100]
     features, labels = np.asarray(whole.features[rows]), np.asarray(whole.labels[rows])
     data = fedgsp.from_arrays(features, labels, np.zeros(100, dtype=np.int64), classes=whole.classes, test_fraction=0.0)
-    data = replace(data, divisor=whole.divisor)
     for size in (5, 10, 20):
-        job = job_for("leaf_cnn", data, size)
-        start = initial_tensors(job.model, 0)
-        x, y = gather(data, data.train[0])
-        contestants: dict[str, Work] = {}
-        for kind in PLAIN_SGD:
-            model = job.fresh_model()
+        one_epoch(job_for("leaf_cnn", replace(data, divisor=whole.divisor), size), repeats)
 
-            def by_hand(model: torch.nn.Module = model, kind: str = kind, size: int = size) -> None:
-                model.load_state_dict(start)
-                plain_epoch(model, x, y, size, 0.01, kind)
 
-            contestants[f"plain PyTorch, {kind} SGD"] = by_hand
-        for who, kernel in kernels(job).items():
-            trainer = Trainer(job.fresh_model(), job.rule, job.task, data, torch.device("cpu"), job.seeds, kernel)
+def one_epoch(job: Job, repeats: int) -> None:
+    start, size = initial_tensors(job.model, 0), job.rule.batch_size
+    x, y = gather(job.data, job.data.train[0])
 
-            def by_us(trainer: Trainer = trainer) -> None:
-                trainer.model.load_state_dict(start)
-                trainer.visit(1, Stop(0, 0, 0), start, {})
+    def by_hand(kind: str) -> Work:
+        model = job.fresh_model()
 
-            contestants[who] = by_us
-        print(f"\nOne client's epoch of leaf_cnn: 100 images in batches of {size}, median of {repeats}\n")
-        in_turns(contestants, repeats, [], -(-100 // size))
+        def work() -> None:
+            model.load_state_dict(start)
+            plain_epoch(model, x, y, size, job.rule.lr, kind)
+
+        return work
+
+    def by_us(kernel: Kernel) -> Work:
+        trainer = Trainer(job.fresh_model(), job.rule, job.task, job.data, torch.device("cpu"), job.seeds, kernel)
+
+        def work() -> None:
+            trainer.model.load_state_dict(start)
+            trainer.visit(1, Stop(0, 0, 0), start, {})
+
+        return work
+
+    contestants = {f"plain PyTorch, {kind} SGD": by_hand(kind) for kind in PLAIN_SGD}
+    contestants |= {who: by_us(kernel) for who, kernel in kernels(job).items()}
+    print(f"\nOne client's epoch of leaf_cnn: {len(y)} images in batches of {size}, median of {repeats}\n")
+    in_turns(contestants, repeats, [], -(-len(y) // size))
 
 
 def one_round(title: str, job: Job, clients: range, repeats: int) -> None:

@@ -18,9 +18,9 @@ def _fields(pid: int) -> list[str] | None:
 def tree(root: int) -> list[int]:
     """A process and all its descendants that are there now, parents first."""
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (fields := _fields(int(entry))) is not None:
-            children.setdefault(int(fields[1]), []).append(int(entry))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _fields(int(entry.name))) is not None:
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
     found = [root]
     for pid in found:
         found += children.get(pid, [])

@@ -1,4 +1,4 @@
-"""fedgsp by its Python interface, as a user calls it: `run_fedgsp.py WORKERS FAST [CHAINS]`; CHAINS makes it FedGSP's own rounds."""
+"""fedgsp by its Python interface, as users call it: `run_fedgsp.py WORKERS FAST [GROUPS]`; with GROUPS FedGSP's own rounds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Gate(fedgsp.Observer):
 
 clients, samples = work.y.shape
 data = fedgsp.from_arrays(
-    work.x.reshape(-1, *work.x.shape[2:]), work.y.reshape(-1).astype("int64"), [k for k in range(clients) for _ in range(samples)],
+    work.x.reshape(-1, *work.x.shape[2:]), work.y.reshape(-1), [k for k in range(clients) for _ in range(samples)],
     test_fraction=0.0,
 )  # fmt: skip
 method = fedgsp.named("fedgsp" if chains else "fedavg")

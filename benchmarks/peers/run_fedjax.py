@@ -1,23 +1,23 @@
-"""FedJAX: its federated_averaging on XLA, with the same network written in jax.lax (torch's layout, so the start is the same)."""
+"""FedJAX: its federated_averaging on XLA, with the same network written in jax.lax, from the same start."""
 
 from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 CORES = os.sched_getaffinity(0)
 os.sched_setaffinity(0, {min(CORES)})  # XLA starts as many threads as it sees cores; they are let loose below
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-import jax
+import jax  # noqa: E402
 
 if not hasattr(jax, "tree_map"):
     jax.tree_map = jax.tree_util.tree_map  # fedjax 0.0.17 is older than its removal
-import jax.numpy as jnp
-import numpy as np
-from link import JUDGED, Link, Work
-
-import fedjax
+import fedjax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from link import JUDGED, Link, Work  # noqa: E402
 
 work, link = Work.read(), Link()
 
@@ -87,8 +87,8 @@ algorithm = fedjax.algorithms.fed_avg.federated_averaging(
 )  # fmt: skip
 state = algorithm.init(start())
 jax.block_until_ready(jnp.zeros(1) + 1)
-for thread in os.listdir("/proc/self/task"):
-    os.sched_setaffinity(int(thread), CORES)
+for thread in Path("/proc/self/task").iterdir():
+    os.sched_setaffinity(int(thread.name), CORES)
 link.ready(1, "for_each_client by jit")
 key = jax.random.PRNGKey(0)
 while True:
@@ -97,4 +97,4 @@ while True:
     keys = jax.random.split(use, work.per_round)
     state, _ = algorithm.apply(state, [(str(k), clients[k], rng) for k, rng in zip(chosen, keys, strict=True)])
     jax.block_until_ready(state.params)
-    link.round_done(steps, lambda: loss(state.params))
+    link.round_done(steps, lambda params=state.params: loss(params))

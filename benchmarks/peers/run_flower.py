@@ -18,7 +18,7 @@ held: dict[str, Any] = {}
 
 @client_app.train()
 def train(message: Any, context: Any) -> Any:
-    """Runs in an actor, which reads the data once and keeps it; the optimiser is the default one, which is foreach-free here."""
+    """Runs in an actor, which reads the data once and keeps it."""
     import torch
     from link import Work
     from torch.nn.functional import cross_entropy
@@ -82,5 +82,7 @@ def main(grid: Any, context: Any) -> None:
 
 run_simulation(
     server_app, client_app, num_supernodes=len(work.y),
-    backend_config={"init_args": {"num_cpus": 2, "include_dashboard": False}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+    backend_config={
+        "init_args": {"num_cpus": 2, "include_dashboard": False}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+    },
 )  # fmt: skip

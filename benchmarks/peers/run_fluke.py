@@ -38,8 +38,8 @@ FlukeENV().set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=Fals
 told = DDict(
     model=work.model(),
     client=DDict(
-        batch_size=work.batch, local_epochs=1, loss="CrossEntropyLoss", optimizer=DDict(name="SGD", lr=work.lr), persistency=False,
-        scheduler=DDict(name="StepLR", step_size=1, gamma=1),
+        batch_size=work.batch, local_epochs=1, loss="CrossEntropyLoss", optimizer=DDict(name="SGD", lr=work.lr),
+        persistency=False, scheduler=DDict(name="StepLR", step_size=1, gamma=1),
     ),
     server=DDict(weighted=True),
 )  # fmt: skip

@@ -52,7 +52,9 @@ model = PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(
 algorithm = FederatedAveraging()
 link.ready(torch.get_num_threads(), "SimulatedBackend, one process")
 algorithm.run(
-    NNAlgorithmParams(central_num_iterations=MANY, evaluation_frequency=MANY, train_cohort_size=work.per_round, val_cohort_size=None),
+    NNAlgorithmParams(
+        central_num_iterations=MANY, evaluation_frequency=MANY, train_cohort_size=work.per_round, val_cohort_size=None
+    ),
     SimulatedBackend(federation, federation), model,
     NNTrainHyperParams(local_num_epochs=1, local_learning_rate=work.lr, local_batch_size=work.batch), callbacks=[Gate()],
 )  # fmt: skip

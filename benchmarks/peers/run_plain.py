@@ -1,4 +1,4 @@
-"""Plain PyTorch: what one writes by hand, one thread, with the fastest of the three SGD implementations (measured at the start).
+"""Plain PyTorch: what one writes by hand, one thread, with the fastest of three implementations of SGD (measured first).
 
 `run_plain.py LENGTH`: clients train one after the other in chains of that length (1: FedAvg).
 """
