@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/growth.py [--largest 100000] [--picture docs/images/growth]
 
 Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so
-small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not counted
-(but for the largest, which has no other). CPU is that of the process and its workers.
+small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not
+counted (but for the largest, which has no other). CPU is that of the process and its workers.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
         def mark(self) -> None:
             marks.append((tree_cpu_seconds(os.getpid()), time.perf_counter()))
 
-        def round_begun(self, plan: Any) -> None:
-            if not marks:
-                self.mark()
+        def started(self, setup: Any, journal: Any) -> None:
+            self.mark()  # before the first round is planned
 
         def round_done(self, entry: dict[str, Any]) -> None:
             plans.append(entry["timings"]["plan"])
@@ -84,7 +83,7 @@ def measured(clients: int, samples: int, workers: int) -> dict[str, float]:
 
 def table(what: str, rows: list[tuple[int, dict[str, float]]], per: str) -> None:
     """A row a setting, and a sentence on where the cost of a unit does not stay the same."""
-    print(f"\n| {what} | CPU s a round | wall s a round | microseconds of CPU a {per} | of the CPU, planning s | GB (PSS) |")
+    print(f"\n| {what} | CPU s a round | wall s a round | microseconds of CPU a {per} | of the wall s, planning | GB (PSS) |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count, row in rows:
         print(

@@ -7,8 +7,8 @@ copying a large array. Then the network: programs of its first layers (with a na
 forward alone and forward with backward and update (with a learning rate of 0, so that every repetition does the same work).
 What a layer needs is counted, not measured: two operations a multiplication, for backward only those whose gradient is not
 exactly zero (behind ReLU and max-pool most are), which are counted on the trained network itself. Bytes are those of the
-weights, once forward and twice (read, write) backward. Times are the least of several, in CPU time: a busy machine makes them longer,
-never shorter.
+weights, once forward and twice (read, write) backward. Times are the least of several, in CPU time: a busy machine makes them
+longer, never shorter.
 """
 
 from __future__ import annotations
