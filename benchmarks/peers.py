@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -239,6 +240,7 @@ def main() -> None:
     interpreter = interpreter.absolute() if interpreter else None  # not resolved: it is a link, and where it stands matters
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(versions(interpreter), flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no contestant is left behind
     for name in arguments.work:
         compare(name, arguments, interpreter)
 
