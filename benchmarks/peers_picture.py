@@ -33,12 +33,15 @@ def main(page: str, place: str) -> None:
         found = rows(text, heading)[::-1]
         colours = ["#D55E00" if who.startswith("fedgsp") else "#0072B2" for who, _ in found]
         axes.barh([who for who, _ in found], [cpu for _, cpu in found], color=colours)
+        *_, second, largest = sorted(cpu for _, cpu in found)
+        edge = 1.2 * (largest if largest < 5 * second else second)
         for at, (_, cpu) in enumerate(found):
-            axes.text(cpu, at, f" {cpu:.3g}", va="center", fontsize=8)
-        axes.set_xscale("log")
+            inside = cpu <= edge
+            where, side = (cpu, "left") if inside else (edge, "right")
+            axes.text(where, at, f" {cpu:.3g} " + ("" if inside else ">> "), va="center", ha=side, fontsize=8)
+        axes.set_xlim(0, edge)
         axes.set_xlabel("CPU seconds a round, whole process tree")
         axes.set_title(title, fontsize=10)
-        axes.margins(x=0.15)
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     for ending in (".png", ".svg"):
