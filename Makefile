@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-all bench lint types boundaries browser clean
+.PHONY: demo test test-all bench bench-peers lint types boundaries browser clean
 
 demo: $(STAMP)
 	$(BIN)/fedgsp run --report
@@ -19,6 +19,12 @@ test-all: lint types boundaries browser
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/round.py
+
+# Other simulators, in an environment of their own (2 GB, never a dependency); takes half an hour on two idle cores.
+PEERS ?= .peers
+bench-peers: $(STAMP)
+	test -f $(PEERS)/.installed || { $(BIN)/python benchmarks/peers.py --setup $(PEERS) && touch $(PEERS)/.installed; }
+	$(BIN)/python benchmarks/peers.py --env $(PEERS)
 
 # The report is tested in a real browser: Debian's chromium, or one that is there already (chromium, google-chrome).
 browser:

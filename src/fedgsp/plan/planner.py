@@ -91,7 +91,7 @@ class Grouped:
         order = rng.permutation(len(profiles)) if self.order == "shuffled" else as_formed
         return Plan(
             round=round_,
-            chains=tuple(Chain(_members(group, labels, order, profiles)) for group in sample),
+            chains=tuple(map(Chain, _members(sample, labels, order, profiles))),
             groups=len(formed),
             left_out=int((labels < 0).sum()),
         )
@@ -116,7 +116,13 @@ class Grouped:
         )
 
 
-def _members(group: int, labels: NDArray[np.int64], order: NDArray[np.int64], profiles: Profiles) -> tuple[int, ...]:
-    """The group's client numbers, in the order in which their rows stand in `order` (a permutation of all rows)."""
-    rows = order[labels[order] == group]
-    return tuple(int(client) for client in profiles.clients[rows])
+def _members(
+    sample: NDArray[np.int64], labels: NDArray[np.int64], order: NDArray[np.int64], profiles: Profiles
+) -> list[tuple[int, ...]]:
+    """Each sampled group's client numbers, in the order in which their rows stand in `order` (a permutation of all rows).
+
+    One stable sort for all groups: looking for each group among all clients would be quadratic.
+    """
+    rows = order[np.argsort(labels[order], kind="stable")]
+    begins, ends = (np.searchsorted(labels[rows], sample, side=side) for side in ("left", "right"))
+    return [tuple(profiles.clients[rows[begin:end]].tolist()) for begin, end in zip(begins, ends, strict=True)]

@@ -1,0 +1,159 @@
+"""How a round's cost grows: with clients, with samples, with workers. Tables, a picture, and where it is not near-linear.
+
+    OMP_NUM_THREADS=1 python benchmarks/growth.py [--largest 100000] [--picture docs/images/growth]
+
+Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so
+small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not
+counted (but for the largest, which has no other). CPU is that of the process and its workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from usage import proportional_memory, tree_cpu_seconds
+
+NEAR = 1.3
+"""How much dearer a client (or a sample) may get from one row to the next for it to be called near-linear."""
+
+
+def one(clients: int, samples: int, workers: int, rounds: int) -> None:
+    """Train some rounds, print a line of JSON."""
+    import torch
+
+    import fedgsp
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(clients * samples, 32)).astype(np.float32)
+    y = rng.integers(0, 10, clients * samples)
+    began = tree_cpu_seconds(os.getpid())
+    data = fedgsp.from_arrays(x, y, np.repeat(np.arange(clients), samples), test_fraction=0.0)
+    built = tree_cpu_seconds(os.getpid()) - began
+    marks: list[tuple[float, float]] = []
+    plans: list[float] = []
+
+    class Clock(fedgsp.Observer):
+        def mark(self) -> None:
+            marks.append((tree_cpu_seconds(os.getpid()), time.perf_counter()))
+
+        def started(self, setup: Any, journal: Any) -> None:
+            self.mark()  # before the first round is planned
+
+        def round_done(self, entry: dict[str, Any]) -> None:
+            plans.append(entry["timings"]["plan"])
+            self.mark()
+            self.memory = proportional_memory(os.getpid())
+
+    clock = Clock()
+    method = fedgsp.named("fedavg")
+    method = replace(method, planner=replace(method.planner, kappa=1.0))
+    fedgsp.train(
+        method, data, lambda: torch.nn.Linear(32, 10), rounds=rounds, workers=workers, eval_every=rounds + 1, observers=[clock],
+        lr=0.01, batch_size=5,
+    )  # fmt: skip
+    spent = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks)]
+    counted = spent[1:] if len(spent) > 1 else spent
+    print(json.dumps({
+        "cpu": statistics.median(cpu for cpu, _ in counted), "wall": statistics.median(wall for _, wall in counted),
+        "plan": statistics.median(plans[-len(counted) :]), "memory": clock.memory, "built": built,
+    }))  # fmt: skip
+
+
+def measured(clients: int, samples: int, workers: int) -> dict[str, float]:
+    rounds = 1 if clients >= 100_000 else 3 if clients * samples > 100_000 else 10
+    command = [sys.executable, __file__, "--one", *map(str, (clients, samples, workers, rounds))]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def table(what: str, rows: list[tuple[int, dict[str, float]]], per: str) -> None:
+    """A row a setting, and a sentence on where the cost of a unit does not stay the same."""
+    print(f"\n| {what} | CPU s a round | wall s a round | microseconds of CPU a {per} | of the wall s, planning | GB (PSS) |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for count, row in rows:
+        print(
+            f"| {count:,} | {row['cpu']:.3g} | {row['wall']:.3g} | {1e6 * row['cpu'] / count:.1f} | {row['plan']:.3f} "
+            f"| {row['memory'] / 1e9:.2f} |",
+            flush=True,
+        )
+    units = [(count, row["cpu"] / count) for count, row in rows]
+    steps = [(a[0], b[0], b[1] / a[1]) for a, b in pairwise(units)]
+    odd = [
+        f"from {a:,} to {b:,} a {per} costs {ratio:.2f} times as much" for a, b, ratio in steps if not 1 / NEAR <= ratio <= NEAR
+    ]
+    print(f"\n{'Not linear: ' + '; '.join(odd) if odd else 'Near-linear throughout'}.", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--largest", type=int, default=100_000, help="most clients")
+    parser.add_argument("--picture", type=Path, help="where to draw, without an ending: PNG and SVG are made")
+    parser.add_argument("--one", nargs=4, type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        one(*options.one)
+        return
+    print(f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    sizes = [count for count in (100, 1000, 10_000, 100_000) if count <= options.largest]
+    by_clients = [(count, measured(count, 20, 0)) for count in sizes]
+    table("clients of 20 samples, this process", by_clients, "client")
+    by_samples = [(100 * count, measured(100, count, 0)) for count in (10, 100, 1000, 5000)]
+    table("samples of 100 clients, this process", by_samples, "sample")
+    by_workers: dict[int, list[tuple[int, dict[str, float]]]] = {}
+    for workers in (1, 2):
+        by_workers[workers] = [
+            (count, measured(count, 20, workers)) for count in (100, 1000, 10_000) if count <= options.largest
+        ]
+        table(f"clients of 20 samples, {workers} worker{'s' if workers > 1 else ''}", by_workers[workers], "client")
+    if options.picture:
+        draw(by_clients, by_samples, by_workers, options.picture)
+
+
+def draw(
+    clients: list[tuple[int, dict[str, float]]],
+    samples: list[tuple[int, dict[str, float]]],
+    workers: dict[int, list[tuple[int, dict[str, float]]]],
+    place: Path,
+) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4))
+    left.plot([n for n, _ in clients], [row["cpu"] for _, row in clients], "-o", color="#0072B2", label="this process")
+    for (count, rows), colour in zip(workers.items(), ("#E69F00", "#009E73"), strict=True):
+        label = f"{count} worker{'s' if count > 1 else ''}"
+        left.plot([n for n, _ in rows], [row["cpu"] for _, row in rows], "-s", color=colour, label=label)
+    right.plot([n for n, _ in samples], [row["cpu"] for _, row in samples], "-o", color="#D55E00", label="100 clients")
+    for axes, rows, what in ((left, clients, "clients of 20 samples"), (right, samples, "samples in all")):
+        n, last = rows[-1][0], rows[-1][1]["cpu"]
+        axes.plot([rows[0][0], n], [last * rows[0][0] / n, last], "--", color="grey", linewidth=1, label="linear")
+        axes.set(xscale="log", yscale="log", xlabel=what, ylabel="CPU seconds a round")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("What a round costs, logistic regression, everybody trains", fontsize=10)
+    figure.tight_layout()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for ending in (".png", ".svg"):
+        figure.savefig(place.with_suffix(ending), dpi=110)
+
+
+if __name__ == "__main__":
+    main()
