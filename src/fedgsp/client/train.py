@@ -51,7 +51,20 @@ class Trainer:
     def __post_init__(self) -> None:
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
         self.fused = self.kernel.fused(self.model, example, self.rule.batch_size)
-        self._model_bytes = total_bytes(model_tensors(self.model))
+        self._own = model_tensors(self.model)
+        self._model_bytes = total_bytes(self._own)
+
+    def load(self, tensors: Tensors) -> None:
+        """Put a model's state in place of the one that is there."""
+        if self.fused is None or tensors.keys() != self._own.keys():
+            load_tensors(self.model, tensors)
+        else:  # the kernels never move a parameter, so there is no need to look for them each time
+            for name, own in self._own.items():
+                own.copy_(tensors[name])
+
+    def tensors(self) -> Tensors:
+        """The model's state, sharing its memory."""
+        return self._own if self.fused is not None else model_tensors(self.model)
 
     def visit(
         self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True, bag: Bag | None = None
@@ -78,13 +91,14 @@ class Trainer:
         rule.begin(visit)
         pull = rule.proximal(visit)
         if self.fused is not None:
-            steps, seen, summed = self._fused_steps(self.fused, visit, rows, pull)
+            steps, seen, summed, sound = self._fused_steps(self.fused, visit, rows, pull)
         else:
             with lazy_linears(self.model, self.kernel.layers, lr):
                 steps, seen, summed = self._plain_steps(visit, rows, pull)
+            sound = None
         visit.steps = steps
         metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(visit)}
-        what = "loss" if not math.isfinite(metrics["loss"]) else "model" if not _finite(self.model) else None
+        what = "loss" if not math.isfinite(metrics["loss"]) else None if sound or _finite(self.model) else "model"
         if what is not None:
             raise Diverged(
                 f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
@@ -115,16 +129,15 @@ class Trainer:
 
     def _fused_steps(
         self, net: FusedNet, visit: Visit, rows: NDArray[np.int64], pull: Pull | None
-    ) -> tuple[int, int, float]:  # fmt: skip
-        """The same, by the compiled kernels: one call for all batches that are gathered at once."""
+    ) -> tuple[int, int, float, bool]:  # fmt: skip
+        """The same and whether the model is finite, by the compiled kernels: one call for all batches gathered at once."""
         rule, size, steps, seen, summed = self.rule, self.rule.batch_size, 0, 0, 0.0
         net.begin(pull.reference if pull else None)
         for order in self._orders(visit, rows):
             for x, y in self._batches(order, max(size, GATHER_ROWS // size * size)):
                 summed += net.train(x, y, size, visit.lr, rule.weight_decay, pull.mu if pull else 0.0)
                 steps, seen = steps + -(-len(y) // size), seen + len(y)
-        net.end()
-        return steps, seen, summed
+        return steps, seen, summed, net.end()
 
     def _orders(self, visit: Visit, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """The client's rows in the order of each epoch."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedgsp.client.keep import Bag, ClientStore
-from fedgsp.client.train import Trainer, load_tensors, model_tensors
+from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.tensors import Tensors
 from fedgsp.engine.job import Job
@@ -56,14 +56,14 @@ class Walker:
         clients keep and send beside the model is in `bag` afterwards.
         """
         bag = Bag() if bag is None else bag
-        load_tensors(self.trainer.model, start)
+        self.trainer.load(start)
         manager = GroupManager(chain, Policy(on_failure="stop"), absent)
         actions = manager.step(Begin(), 0.0)
         trained = False
         while True:
             for action in actions:
                 if isinstance(action, Finished):
-                    return model_tensors(self.trainer.model), action.hops
+                    return self.trainer.tensors(), action.hops
                 if isinstance(action, Train):
                     on_train(action.stop.client)
                     report = self.trainer.visit(round_, action.stop, start, shared, not trained, bag)
@@ -87,7 +87,7 @@ class Walker:
         With an `owner`, that client makes the model of round `round_` its own first, by what it has `kept` between its visits.
         """
         trainer = self.trainer
-        load_tensors(trainer.model, tensors)
+        trainer.load(tensors)
         trainer.rule.pose(trainer.model, beside)
         if owner is not None:
             trainer.personalise(round_, owner, self.bag(kept or {}))

@@ -115,7 +115,7 @@ def _declared(code: ctypes.CDLL) -> ctypes.CDLL:
     code.fedgsp_new.argtypes, code.fedgsp_new.restype = [pointer, ctypes.c_int, ctypes.c_int, ctypes.c_int], pointer
     code.fedgsp_free.argtypes, code.fedgsp_free.restype = [pointer], None
     code.fedgsp_begin.argtypes, code.fedgsp_begin.restype = [pointer, pointer, pointer], None
-    code.fedgsp_end.argtypes, code.fedgsp_end.restype = [pointer], None
+    code.fedgsp_end.argtypes, code.fedgsp_end.restype = [pointer], ctypes.c_int
     code.fedgsp_train.argtypes = [pointer, pointer, pointer, whole, whole, ctypes.c_int, real, real, real]
     code.fedgsp_train.restype = ctypes.c_double
     code.fedgsp_forward.argtypes, code.fedgsp_forward.restype = [pointer, pointer, whole, whole, pointer], None

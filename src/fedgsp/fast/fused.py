@@ -51,10 +51,11 @@ class FusedNet:
         )
         return sum_
 
-    def end(self) -> None:
-        """Bring what the kernels keep in a layout of their own back into the module."""
-        self._code.fedgsp_end(self._net)
+    def end(self) -> bool:
+        """Bring what the kernels keep in a layout of their own back into the module; whether all weights are finite."""
+        finite = bool(self._code.fedgsp_end(self._net))
         self._keep = None  # type: ignore[assignment]
+        return finite
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The module's outputs, with the weights of the moment."""

@@ -583,9 +583,27 @@ void fedgsp_begin(Net *net, float *const *params, const float *const *anchors) {
     }
 }
 
-void fedgsp_end(Net *net) {
-    for (int i = 0; i < net->n; i++)
-        if (net->nodes[i].s.kind == CONV) unpack(&net->nodes[i], net->nodes[i].bwd, net->nodes[i].w);
+/* the sum of many numbers is not finite if one of them is not */
+static int all_finite(const float *values, int64_t n) {
+    vec sums = splat(0.f);
+    float rest = 0.f;
+    int64_t k = 0;
+    for (; k + LANES <= n; k += LANES) sums += load(values + k);
+    for (; k < n; k++) rest += values[k];
+    return isfinite(total(sums) + rest);
+}
+
+/* bring the convolutions back into torch's layout; whether all weights are finite */
+int fedgsp_end(Net *net) {
+    int finite = 1;
+    for (int i = 0; i < net->n; i++) {
+        const Node *o = &net->nodes[i];
+        const Layer *s = &o->s;
+        if (s->kind == CONV) unpack(o, o->bwd, o->w);
+        finite &= all_finite(o->w, s->kind == CONV ? (int64_t)s->cout * s->cin * s->kh * s->kw : o->in * o->out);
+        if (o->b) finite &= all_finite(o->b, s->cout);
+    }
+    return finite;
 }
 
 /* samples come as torch has them: (channel, row, column) */

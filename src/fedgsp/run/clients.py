@@ -51,16 +51,18 @@ class ClientFacts:
     @classmethod
     def of(cls, setup: Setup) -> ClientFacts:
         """Those of a run that is about to start."""
-        data = setup.data
+        data, trained = setup.data, setup.job.data
+        own = slice(len(data), len(trained))  # samples that a preparation put at the server: it trains like a client
+        nobody = np.zeros(len(trained) - len(data), dtype=np.int64)
         marks = {}
         for name, chosen in (("trains", setup.roster), ("held_out", setup.held_out)):
-            marks[name] = np.zeros(len(data), dtype=np.bool_)
+            marks[name] = np.zeros(len(trained), dtype=np.bool_)
             marks[name][chosen] = True
         return cls(
-            counts=_narrow(data.profiles().counts),
-            train=data.train.sizes,
-            validation=data.validation.sizes,
-            test=data.test.sizes,
+            counts=_narrow(np.concatenate([data.profiles().counts, trained.profiles().counts[own]])),
+            train=np.concatenate([data.train.sizes, trained.train.sizes[own]]),
+            validation=np.concatenate([data.validation.sizes, nobody]),
+            test=np.concatenate([data.test.sizes, nobody]),
             trains=marks["trains"],
             held_out=marks["held_out"],
             classes=data.classes,
