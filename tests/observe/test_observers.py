@@ -46,7 +46,8 @@ def read_board(folder: Path) -> Any:
 
 
 def steps(board: Any, name: str = "test/accuracy") -> list[int]:
-    return [event.step for event in board.Scalars(name)]
+    """Sorted, since files begun in the same second are read in the order of their names (9 after 10)."""
+    return sorted(event.step for event in board.Scalars(name))
 
 
 def test_tensorboard_gets_scalars_pictures_parameters_and_final_figures(tmp_path: Path) -> None:
