@@ -29,6 +29,9 @@ class Fault:
     tests: str
 
 
+PATIENCE = 300.0
+"""Seconds after which tests that should notice a fault count as hanging."""
+
 FAULTS = (
     Fault("plan/growth.py", "return floor(alpha * (round_ - 1) + 1)", "return floor(alpha * round_ + 1)", "plan"),
     Fault("plan/growth.py", "Decimal(round_).ln() + 1)", "Decimal(round_).ln())", "plan"),
@@ -36,7 +39,7 @@ FAULTS = (
     Fault("plan/planner.py", "floor(as_written(self.kappa) * groups)", "floor(self.kappa * groups)", "plan"),
     Fault("plan/planner.py", "(len(formed)), replace=False", "(len(formed)), replace=True", "plan"),
     Fault("plan/planner.py", '== "shuffled" else as_formed', '== "fixed" else as_formed', "plan"),
-    Fault("plan/planner.py", "profiles.clients[rows]", "rows", "plan"),
+    Fault("plan/planner.py", "profiles.clients[rows[begin:end]]", "rows[begin:end]", "plan"),
     Fault("plan/planner.py", "int((labels < 0).sum())", "0", "plan"),
     Fault("plan/groupers.py", 'the first round."""\n        return 1', 'the first round."""\n        return round_', "plan"),
     Fault("plan/groupers.py", "return rng.permutation(np.arange", "return np.asarray(np.arange", "plan"),
@@ -45,17 +48,19 @@ FAULTS = (
     Fault("plan/icg.py", "- 2 * size * (points @ sums.T)", "+ 2 * size * (points @ sums.T)", "plan"),
     Fault("plan/icg.py", "converged = np.array_equal(updated, sums)", "converged = True", "plan"),
     Fault("plan/divergence.py", "np.abs(", "np.square(", "plan"),
-    Fault("server/mean.py", 'weight = result.samples if self.rule.weights == "samples" else 1', "weight = 1", "server"),
-    Fault("server/mean.py", '"uniform"] = "samples"', '"uniform"] = "uniform"', "server"),
-    Fault("server/mean.py", "round=self.round", "round=self.state.round", "server"),
-    Fault("server/hand_on.py", "order = seeds.route(plan.round).permutation(len(busy))", "order = range(len(busy))", "server"),
-    Fault("server/clustered.py", "math.sqrt((1 - self.gamma) / 2)", "(1 - self.gamma) / 2", "server"),
-    Fault("server/clustered.py", "and mean_norm < self.eps1", "and mean_norm > self.eps1", "server"),
-    Fault("plan/superclients.py", ">= self.least_samples or", "> self.least_samples or", "plan"),
-    Fault("prepare/share.py", "rest = np.setdiff1d(clients, aside)", "rest = clients", "prepare"),
-    Fault("prepare/faug.py", "np.flatnonzero(counts < middle)", "np.flatnonzero(counts <= middle)", "prepare"),
-    Fault("engine/walk.py", "replace(report, bytes_down=0, bytes_up=0)", "report", "prepare"),
-    Fault("client/distill.py", "if int(visit.state[ROUND]) == int(visit.shared[ROUND]):", "if True:", "client"),
+    Fault("server/mean.py", 'weight = result.samples if self.rule.weights == "samples" else 1', "weight = 1",
+          "server/test_mean.py"),
+    Fault("server/mean.py", '"uniform"] = "samples"', '"uniform"] = "uniform"', "server/test_mean.py"),
+    Fault("server/mean.py", "round=self.round", "round=self.state.round", "server/test_mean.py"),
+    Fault("server/hand_on.py", "order = seeds.route(plan.round).permutation(len(busy))", "order = range(len(busy))",
+          "server/test_hand_on.py"),
+    Fault("server/clustered.py", "math.sqrt((1 - self.gamma) / 2)", "(1 - self.gamma) / 2", "server/test_clustered.py"),
+    Fault("server/clustered.py", "and mean_norm < self.eps1", "and mean_norm > self.eps1", "server/test_clustered.py"),
+    Fault("plan/superclients.py", ">= self.least_samples or", "> self.least_samples or", "plan/test_superclients.py"),
+    Fault("prepare/share.py", "rest = np.setdiff1d(clients, aside)", "rest = clients", "prepare/test_share.py"),
+    Fault("prepare/faug.py", "np.flatnonzero(counts < middle)", "np.flatnonzero(counts <= middle)", "prepare/test_faug.py"),
+    Fault("engine/walk.py", "replace(report, bytes_down=0, bytes_up=0)", "report", "prepare/test_pool.py"),
+    Fault("client/distill.py", "if int(visit.state[ROUND]) == int(visit.shared[ROUND]):", "if True:", "client/test_distill.py"),
     Fault("core/chain.py", "max(best.get(hop.client, 0), hop.samples)", "best.get(hop.client, 0) + hop.samples", "core"),
     Fault("core/chain.py", "hop.bytes_down + hop.bytes_up", "hop.bytes_up", "core"),
     Fault("core/chain.py", "Stop(visit * len(self.clients) + position,", "Stop(position,", "core"),
@@ -66,19 +71,20 @@ FAULTS = (
     Fault("core/sums.py", "if not largest <= self._grids[name].limit:", "if largest > self._grids[name].limit:", "core"),
     Fault("core/sums.py", "self._weight += weight", "self._weight += 1", "core"),
     Fault("core/state.py", '("slots", self.slots), ', "", "core"),
-    Fault("study/units.py", 'table["data"]["source"] = fingerprint', 'table["data"].pop("source")', "study"),
-    Fault("study/noise.py", "/ (len(p_values) - rank)", "", "study"),
-    Fault("study/journals.py", ">= sign * target", "> sign * target", "study"),
+    Fault("study/units.py", 'table["data"]["source"] = fingerprint', 'table["data"].pop("source")', "study/test_units.py"),
+    Fault("study/noise.py", "/ (len(p_values) - rank)", "", "study/test_noise.py"),
+    Fault("study/journals.py", ">= sign * target", "> sign * target", "study/test_journals.py"),
     Fault("study/table.py", "if rounds is not None]", "]", "study"),
-    Fault("client/scaffold.py", "(visit.steps * visit.lr)", "visit.lr", "client"),
-    Fault("client/dyn.py", "visit.state[MEMORY + name] - self.alpha", "visit.state[MEMORY + name] + self.alpha", "client"),
-    Fault("client/moon.py", "softplus(away - towards)", "softplus(towards - away)", "client"),
-    Fault("client/uga.py", "in reversed(visit.memo", "in list(visit.memo", "client"),
-    Fault("client/per_fedavg.py", "cut = (len(y) + 1) // 2", "cut = len(y) // 2", "client"),
-    Fault("client/keep.py", "self.marks.get(client) or self._kept", "self._kept", "client"),
-    Fault("server/controls.py", "1 / self.state.extra[CLIENTS]", "1.0", "client"),
-    Fault("server/nova.py", "weight / steps, f", "weight, f", "server"),
-    Fault("server/exp.py", "spread / (2 * (", "spread / (1 * (", "server"),
+    Fault("client/scaffold.py", "(visit.steps * visit.lr)", "visit.lr", "client/test_scaffold.py"),
+    Fault("client/dyn.py", "visit.state[MEMORY + name] - self.alpha", "visit.state[MEMORY + name] + self.alpha",
+          "client/test_dyn.py"),
+    Fault("client/moon.py", "softplus(away - towards)", "softplus(towards - away)", "client/test_moon.py"),
+    Fault("client/uga.py", "in reversed(visit.memo", "in list(visit.memo", "client/test_uga.py"),
+    Fault("client/per_fedavg.py", "cut = (len(y) + 1) // 2", "cut = len(y) // 2", "client/test_per_fedavg.py"),
+    Fault("client/keep.py", "self.marks.get(client) or self._kept", "self._kept", "client/test_keep.py"),
+    Fault("server/controls.py", "1 / self.state.extra[CLIENTS]", "1.0", "client/test_scaffold.py"),
+    Fault("server/nova.py", "weight / steps, f", "weight, f", "server/test_nova.py"),
+    Fault("server/exp.py", "spread / (2 * (", "spread / (1 * (", "server/test_exp.py"),
     Fault("run/directory.py", "retire(self._before, self.committed.kept)", "retire(self.committed.kept, state.kept)",
           "run/test_keeping.py"),
     Fault("run/directory.py", "self._store.sweep(referred)", "pass", "run/test_keeping.py"),
@@ -102,7 +108,11 @@ def survives(fault: Fault, scratch: Path) -> bool | None:
     path.write_text(text.replace(fault.old, fault.new, 1))
     environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", f"tests/{fault.tests}"]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == 0
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:  # a fault that makes the tests hang is noticed, too
+        return False
+    return done.returncode == 0
 
 
 def main(chosen: list[int]) -> int:

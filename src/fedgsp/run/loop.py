@@ -78,12 +78,12 @@ def train_rounds(
     method, seeds, options = setup.config.method, setup.seeds, setup.config.run
     profiles = setup.job.data.profiles(setup.roster)
 
-    def planned(state: ServerState) -> tuple[Plan, _Clock] | None:
-        """The round after `state` and its clock; None after the last."""
-        if state.round >= options.rounds:
+    def planned(r: int, state: ServerState) -> tuple[Plan, _Clock] | None:
+        """Round `r` and its clock; None after the last."""
+        if r > options.rounds:
             return None
         clock = _Clock()
-        plan = method.planner.plan(state.round + 1, profiles, seeds)  # lines 3-5: group, sample groups, order the chains
+        plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group, sample groups, order the chains
         plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
         clock.lap("plan")
         return plan, clock
@@ -102,9 +102,10 @@ def train_rounds(
         return options.stop_at_target and _reached(entry, setup)
 
     waiting: _Trained | None = None
-    following = planned(state)
+    r = state.round + 1
+    following = planned(r, state)
     while following is not None:
-        (plan, clock), r = following, state.round + 1
+        plan, clock = following
         recorder.event("round", round=r, chains=len(plan.chains))
         _tell(observers, "round_begun", plan)
         update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
@@ -133,7 +134,7 @@ def train_rounds(
                 engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
             )
         waiting = _Trained(plan, state, tally, evaluation, clock)
-        following = planned(state)
+        following = planned(r + 1, state)
         put_off = (
             following is not None
             and evaluation is not None
@@ -145,6 +146,7 @@ def train_rounds(
             done, waiting = waiting, None
             if settled(done):
                 break
+        r += 1
     return state
 
 
