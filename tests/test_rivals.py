@@ -336,7 +336,7 @@ class NoSplit(nn.Module):
         ),
         (fedavg(Controls()), {}, "'scaffold' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'"),
         (fedavg(local=Dyn()), {}, "'dyn' is one half of a method: it needs the server rule 'dyn', and not 'mean'"),
-        (fedavg(Fused(Controls())), {}, "'fused' is FedFusion's server half"),
+        (fedavg(Fused(Controls())), {}, "'fused' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'"),
         (fedavg(Nova()), {}, "the local rule 'sgd' does not report; set local.report_steps = true"),
         (named("moon"), {"model": NoSplit}, "'moon' needs a model that says where its features end"),
         (fedavg(Fused()), {}, "'fused' is FedFusion's server half: it needs the local rule 'fusion'"),

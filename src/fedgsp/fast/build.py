@@ -43,7 +43,7 @@ def library() -> Library | str:
     compiler = _compiler()
     if compiler is None:
         return "there is no C compiler (cc, gcc or clang)"
-    if not hasattr(os, "posix_memalign") and os.name != "posix":
+    if os.name != "posix":
         return "compiled kernels are for Linux and macOS"
     try:
         key = _key(compiler)
@@ -112,7 +112,7 @@ def _build(compiler: str, target: Path) -> None:
 
 def _declared(code: ctypes.CDLL) -> ctypes.CDLL:
     pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
-    code.fedgsp_new.argtypes, code.fedgsp_new.restype = [pointer, ctypes.c_int, ctypes.c_int, ctypes.c_int], pointer
+    code.fedgsp_new.argtypes, code.fedgsp_new.restype = [pointer, ctypes.c_int, ctypes.c_int], pointer
     code.fedgsp_free.argtypes, code.fedgsp_free.restype = [pointer], None
     code.fedgsp_begin.argtypes, code.fedgsp_begin.restype = [pointer, pointer, pointer], None
     code.fedgsp_end.argtypes, code.fedgsp_end.restype = [pointer], ctypes.c_int

@@ -25,36 +25,35 @@ class FusedNet:
         self._parameters = [None if name is None else parameters[name] for name in names]
         self._names = names
         numbers = np.array([layer.numbers() for layer in program.layers], dtype=np.int32)
-        anchored = 1  # the extra copy is of the convolutions only, which are small
-        self._net = self._code.fedgsp_new(numbers.ctypes.data, len(program.layers), batch_size, anchored)
+        self._net = self._code.fedgsp_new(numbers.ctypes.data, len(program.layers), batch_size)
         if not self._net:
             raise MemoryError("not enough memory for the fast path's buffers")
         weakref.finalize(self, self._code.fedgsp_free, self._net)
         self._classes = program.layers[-1].cout
+        self._in_use: list[Any] = []  # what the kernels point at between `begin` and `end`
 
     def begin(self, reference: Tensors | None = None) -> None:
         """Take the module's weights as they are now; `reference` is what they are pulled to, by name."""
-        self._keep = (_pointers(self._parameters), None)
-        anchors = None
+        weights, held, anchors = _pointers(self._parameters), None, None
         if reference is not None:
             held = [None if name is None else reference[name].contiguous() for name in self._names]
             anchors = _pointers(held)
-            self._keep = (self._keep[0], (held, anchors))  # type: ignore[assignment]
-        self._code.fedgsp_begin(self._net, self._keep[0], anchors)
+        self._in_use = [weights, held, anchors]
+        self._code.fedgsp_begin(self._net, weights, anchors)
 
     def train(self, x: torch.Tensor, y: torch.Tensor, size: int, lr: float, decay: float, mu: float) -> float:
         """SGD over these samples in order, `size` a step; the sum of the losses met."""
         with torch.no_grad():
-            ready = self._program.prepare(x).contiguous()
+            ready, labels = self._program.prepare(x).contiguous(), y.contiguous()
         sum_: float = self._code.fedgsp_train(
-            self._net, ready.data_ptr(), y.contiguous().data_ptr(), len(y), ready[0].numel(), size, lr, decay, mu
+            self._net, ready.data_ptr(), labels.data_ptr(), len(y), ready[0].numel(), size, lr, decay, mu
         )
         return sum_
 
     def end(self) -> bool:
         """Bring what the kernels keep in a layout of their own back into the module; whether all weights are finite."""
         finite = bool(self._code.fedgsp_end(self._net))
-        self._keep = None  # type: ignore[assignment]
+        self._in_use = []
         return finite
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:

@@ -102,9 +102,7 @@ void fedgsp_free(Net *net) {
     free(net);
 }
 
-int fedgsp_lanes(void) { return LANES; }
-
-Net *fedgsp_new(const Layer *layers, int n, int batch, int anchored) {
+Net *fedgsp_new(const Layer *layers, int n, int batch) {
     Net *net = calloc(1, sizeof *net);
     if (!net) return NULL;
     net->n = n;
@@ -135,7 +133,7 @@ Net *fedgsp_new(const Layer *layers, int n, int batch, int anchored) {
             if (last_conv && (!(o->y = own(net, 4 * batch * o->out)) || !(o->dy = own(net, 4 * batch * o->out)))) goto fail;
             if (!(o->where = own(net, batch * o->out))) goto fail;
             if (!(o->fwd = own(net, 4 * taps * o->cop)) || !(o->bwd = own(net, 4 * taps * o->cop))) goto fail;
-            if (anchored && !(o->packed_anchor = own(net, 4 * taps * o->cop))) goto fail;
+            if (!(o->packed_anchor = own(net, 4 * taps * o->cop))) goto fail;
             if (!(o->active = own(net, sizeof(Active) * o->cop * pooled)) || !(o->counts = own(net, 4 * o->cop))) goto fail;
             const size_t need = 4 * (size_t)o->uh * o->uw * o->cop;
             if (need > scratch) scratch = need;

@@ -10,19 +10,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedgsp.core.chain import ChainResult, Plan
+from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.seeds import Seeds
-from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields, beside
+from fedgsp.core.state import GLOBAL, ServerState, Setting, beside
 from fedgsp.core.tensors import Tensors, clone
+from fedgsp.server.around import Around, AroundUpdate
 from fedgsp.server.checks import require_share
-from fedgsp.server.clustered import Clustered
-from fedgsp.server.hand_on import HandOn
-from fedgsp.server.mean import Mean
-from fedgsp.server.rule import ServerRule, Update, View
+from fedgsp.server.rule import Update
 
 GAMMA = "fusion.gamma"
 OPERATOR = "fusion."
@@ -30,35 +27,17 @@ EXTRACTOR = "features."
 
 
 @dataclass(frozen=True)
-class Fused:
+class Fused(Around):
     """Smoothing of gamma and the reference at evaluation, around the server rule `server`."""
 
-    server: ServerRule = field(default_factory=Mean)
     keep: float = 0.9
     eval_ref: Literal["prev", "new"] = "prev"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.eval_ref not in ("prev", "new"):
             raise InputError(f"the server rule 'fused': eval_ref must be 'prev' or 'new', not '{self.eval_ref}'.")
         require_share("fused", "keep", self.keep)
-        if isinstance(self.server, HandOn | Clustered):
-            raise InputError(
-                "the server rule 'fused' smooths one global model; it cannot go around a rule with several live ones."
-            )
-
-    @property
-    def yields(self) -> Yields:
-        """As the rule inside."""
-        return self.server.yields
-
-    @property
-    def needs(self) -> Literal["sum", "all"]:
-        """As the rule inside."""
-        return self.server.needs
-
-    def wants(self) -> frozenset[str]:
-        """As the rule inside."""
-        return self.server.wants()
 
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """As the rule inside; only models with a fusion operator make sense here."""
@@ -67,17 +46,9 @@ class Fused:
         state = self.server.init(model, setting)
         return self._remember(state, model)
 
-    def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
-        """As the rule inside."""
-        return self.server.route(state, plan, seeds)
-
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> FusedUpdate:
         """Begin a round of the rule inside."""
         return FusedUpdate(self, state, self.server.start(state, plan, planned))
-
-    def views(self, state: ServerState) -> tuple[View, ...]:
-        """As the rule inside."""
-        return self.server.views(state)
 
     def settle(self, before: ServerState, after: ServerState) -> ServerState:
         """What the round `before` -> `after` of the rule inside becomes."""
@@ -94,16 +65,13 @@ class Fused:
         return replace(state, slots={**state.slots, beside(GLOBAL): clone(extractor)})
 
 
-class FusedUpdate:
+class FusedUpdate(AroundUpdate):
     """A round of the rule inside, and what comes after it."""
 
     def __init__(self, rule: Fused, state: ServerState, inside: Update) -> None:
-        self._rule, self._state, self._inside = rule, state, inside
-
-    def add(self, result: ChainResult) -> None:
-        """As the rule inside."""
-        self._inside.add(result)
+        super().__init__(state, inside)
+        self._rule = rule
 
     def finish(self) -> ServerState:
         """Smooth and remember."""
-        return self._rule.settle(self._state, self._inside.finish())
+        return self._rule.settle(self.state, self.inside.finish())
