@@ -22,13 +22,14 @@ from fedgsp.study.catalog import STUDIES, studies_named
 from fedgsp.study.curves import methods as ablation
 from fedgsp.study.findings import Findings, read_findings, write_findings
 from fedgsp.study.growth import rates
-from fedgsp.study.lab import Lab, Rehearsal, check_data
+from fedgsp.study.lab import Lab, Planned, Rehearsal, check_data
 from fedgsp.study.presets import PRESETS, Arm, preset_named, with_model, with_rounds
 from fedgsp.study.table import RIVALS, _gaps, _paper_figures, all_methods
 
 SHORT = Arm("small_cnn", 2, 1)
 SMOKE = replace(
-    PRESETS["smoke"], curves=(replace(SHORT, seeds=2),), growth=SHORT, kappa=SHORT, table=SHORT, cost=SHORT, tune_rounds=1
+    PRESETS["smoke"], curves=(replace(SHORT, seeds=2),), growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
+    tune_rounds=1,
 )  # fmt: skip
 
 
@@ -45,18 +46,36 @@ def data(source: str) -> FederatedData:
     return load(source)
 
 
+SOME = {"rivals": ("fedavg", "feddc", "fedgsp", "cwt")}
+"""The methods of studies that would take all."""
+
+
+def asked(kind: type[Lab], name: str, data: FederatedData, source: str, out: Path) -> Lab:
+    """A lab, or a rehearsal, for a study."""
+    return kind(SMOKE, data, source, out, methods=SOME.get(name, ()))
+
+
+def rehearsed(data: FederatedData, source: str, out: Path) -> dict[str, Planned]:
+    """Every unit of every study."""
+    planned: dict[str, Planned] = {}
+    for name, study in STUDIES.items():
+        rehearsal = asked(Rehearsal, name, data, source, out)
+        study.gather(rehearsal)
+        assert isinstance(rehearsal, Rehearsal)
+        planned |= rehearsal.planned
+    return planned
+
+
 class Everything:
     """All studies, run once."""
 
     def __init__(self, data: FederatedData, source: str, out: Path) -> None:
         self.out = out
-        self.planned = Rehearsal(SMOKE, data, source, out)
-        for study in STUDIES.values():
-            study.gather(self.planned)
+        self.planned = rehearsed(data, source, out)
         self.found: dict[str, Findings] = {}
         self.labs: dict[str, Lab] = {}
         for name, study in STUDIES.items():
-            lab = Lab(SMOKE, data, source, out)
+            lab = asked(Lab, name, data, source, out)
             self.found[name], self.labs[name] = study.show(lab, study.gather(lab)), lab
             write_findings(self.found[name], lab.origin(f"fedgsp study {name}"), out / name)
 
@@ -100,6 +119,28 @@ class TestWhatIsLeft:
             read_findings(tmp_path, "cpd")
 
 
+class TestRivals:
+    def test_methods_of_one_kind_stand_together_and_nobody_else(self, everything: Everything) -> None:
+        rows = {table.name: [row[0] for row in table.rows] for table in everything.found["rivals"].tables}
+        assert rows == {"rivals-one": ["fedavg", "fedgsp", "cwt"], "rivals-several": ["feddc"]}
+
+    def test_budgets_are_those_of_the_thriftiest(self, everything: Everything) -> None:
+        facts, out = everything.found["rivals"].facts, everything.out / "units"
+        ends = [json.loads((out / unit / "journal.jsonl").read_text().splitlines()[SHORT.rounds - 1])
+                for unit, told in everything.labs["rivals"].used.items() if not told["method"].startswith("feddc")]  # fmt: skip
+        assert facts["budgets"]["round"] == SHORT.rounds
+        assert facts["budgets"]["serial_steps_total"] == min(end["serial_steps_total"] for end in ends)
+        assert facts["budgets"]["bytes_total"] == min(end["bytes_total"] for end in ends)
+
+    def test_a_method_whose_first_round_is_longer_than_the_budget_has_no_figure(self, everything: Everything) -> None:
+        facts = everything.found["rivals"].facts
+        rounds, steps, _ = facts["paper"]["cwt"]
+        assert steps is None, "one chain through all clients"
+        assert rounds is not None
+        assert None not in facts["paper"]["fedavg"]
+        assert "| cwt |" in (everything.out / "rivals" / "README.md").read_text()
+
+
 class TestReuse:
     def test_a_second_call_trains_nothing(
         self, everything: Everything, data: FederatedData, source: str, monkeypatch: pytest.MonkeyPatch
@@ -107,15 +148,12 @@ class TestReuse:
         monkeypatch.setattr(drive, "start", None)
         monkeypatch.setattr(drive, "resume", None)
         for name, study in STUDIES.items():
-            lab = Lab(SMOKE, data, source, everything.out)
+            lab = asked(Lab, name, data, source, everything.out)
             assert study.show(lab, study.gather(lab)).facts == everything.found[name].facts
 
     def test_the_rehearsal_foresaw_every_unit(self, everything: Everything, data: FederatedData, source: str) -> None:
-        after = Rehearsal(SMOKE, data, source, everything.out)
-        for study in STUDIES.values():
-            study.gather(after)
-        assert all(unit.done for unit in after.planned.values())
-        runs = [unit for unit in everything.planned.planned.values() if unit.steps]
+        assert all(unit.done for unit in rehearsed(data, source, everything.out).values())
+        runs = [unit for unit in everything.planned.values() if unit.steps]
         trained = [f for f in (everything.out / "units").rglob("config.toml") if "tune-" not in str(f)]
         tuned = [f for f in (everything.out / "units").rglob("config.toml") if "tune-" in str(f)]
         assert sum(unit.name.startswith("tuning") for unit in runs) == len(tuned)
@@ -181,7 +219,8 @@ class TestSettings:
         with pytest.raises(InputError, match="did you mean 'laptop'"):
             preset_named("labtop")
         assert studies_named(["kappa", "cpd", "kappa"]) == ["kappa", "cpd"]
-        assert studies_named(["all"]) == list(STUDIES)
+        assert studies_named(["all"]) == ["cpd", "curves", "growth", "kappa", "table", "cost-to-target"]
+        assert studies_named(["rivals", "all"])[0] == "rivals"
 
     def test_long_runs_come_to_a_whole_end_on_the_way(
         self, data: FederatedData, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,10 @@ def register(app: typer.Typer) -> None:
 
 def study(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="cpd, curves, growth, kappa, table, cost-to-target, all; or report.")
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="cpd, curves, growth, kappa, table, cost-to-target, all (these), rivals, report"
+        ),
     ],
     preset: Annotated[str, typer.Option(help="smoke (minutes), laptop (hours) or paper (the paper's settings).")] = "smoke",
     data: Annotated[str | None, typer.Option(help="Data source (default: the preset's).")] = None,
@@ -29,7 +32,7 @@ def study(
     seeds: Annotated[int | None, typer.Option(help="So many seeds, 0, 1, .. (default: the preset's).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study (default: runs/study-PRESET).")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
-    methods: Annotated[str | None, typer.Option(help="For the table: fedavg,fedgsp,.. or all.")] = None,
+    methods: Annotated[str | None, typer.Option(help="For table and rivals: fedavg,fedgsp,.. (table: or all).")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any entry of every run.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Say what it will take; run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts (or the estimate) as JSON, nothing else.")] = False,

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.study import cost_to_target, cpd, curves, growth, kappa, table
+from fedgsp.study import cost_to_target, cpd, curves, growth, kappa, rivals, table
 from fedgsp.study.findings import Findings
 from fedgsp.study.lab import Lab
 
 
 @dataclass(frozen=True)
 class Study:
-    """One question: its units, and the answer."""
+    """One question: its units, and the answer; `of_paper` whether the paper asks it too."""
 
     title: str
     gather: Callable[[Lab], Any]
     show: Callable[[Lab, Any], Findings]
+    of_paper: bool = True
 
 
 STUDIES: Mapping[str, Study] = {
@@ -28,12 +29,14 @@ STUDIES: Mapping[str, Study] = {
     "kappa": Study(kappa.TITLE, kappa.gather, kappa.show),
     "table": Study(table.TITLE, table.gather, table.show),
     "cost-to-target": Study(cost_to_target.TITLE, cost_to_target.gather, cost_to_target.show),
+    "rivals": Study(rivals.TITLE, rivals.gather, rivals.show, of_paper=False),
 }
 
 
 def studies_named(names: Sequence[str]) -> list[str]:
-    """Studies by name, each once, or all of them."""
+    """Studies by name, each once; "all" are those of the paper."""
     for name in names:
         if name not in (*STUDIES, "all"):
             raise InputError(f"unknown study '{name}': {did_you_mean(name, [*STUDIES, 'all', 'report'])}")
-    return list(STUDIES) if "all" in names else list(dict.fromkeys(names))
+    every = [name for name, study in STUDIES.items() if study.of_paper]
+    return list(dict.fromkeys(one for name in names for one in (every if name == "all" else [name])))

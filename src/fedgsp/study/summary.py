@@ -101,7 +101,7 @@ def _origins(found: Mapping[str, Any]) -> list[str]:
                 f"{versions['fedgsp']}, {versions['torch']}",
             )
         )  # fmt: skip
-    missing = [name for name in STUDIES if name not in found]
+    missing = [name for name, study in STUDIES.items() if study.of_paper and name not in found]
     return [*lines, *(["", f"Not run yet: {', '.join(missing)}."] if missing else [])]
 
 

@@ -6,7 +6,7 @@ them), rounds against the mean of those rivals that reached the target.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,7 @@ from fedgsp.study.findings import Findings
 from fedgsp.study.journals import final
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.presets import Arm
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import mean_or_none, reached, scaled
 from fedgsp.study.units import Trace
@@ -41,9 +42,14 @@ class Gathered:
 
 
 def gather(lab: Lab) -> Gathered:
+    """The paper's methods, or those that are asked for."""
+    return gathered(lab, lab.preset.table, lab.methods or ("fedavg", *RIVALS, "fedgsp"))
+
+
+def gathered(lab: Lab, arm: Arm, names: Iterable[str]) -> Gathered:
     """Tune every method on validation samples, then run both settings."""
-    arm, found = lab.preset.table, Gathered({}, {}, {})
-    for name in lab.methods or ("fedavg", *RIVALS, "fedgsp"):
+    found = Gathered({}, {}, {})
+    for name in names:
         best = lab.tuned(name, arm)
         found.chosen[name] = best.label
         found.paper[name] = lab.traces(name, lab.method(name), arm)
@@ -56,14 +62,14 @@ def all_methods() -> tuple[str, ...]:
     return tuple(name for name, row in METHODS.items() if row.make().yields == "one")
 
 
-def show(lab: Lab, gathered: Gathered) -> Findings:
+def show(lab: Lab, found: Gathered) -> Findings:
     """Table 1, with the paper's numbers beside ours, and the average gaps."""
     arm = lab.preset.table
-    target = scaled(gathered.paper.get("fedavg", []), lab.preset.target)
+    target = scaled(found.paper.get("fedavg", []), lab.preset.target)
     rows = [
-        (name, *_figures(gathered.paper[name], target), gathered.chosen[name].replace(",", ", "),
-         *_figures(gathered.tuned[name], target), *PAPER.get(name, (None, None, None)))
-        for name in gathered.paper
+        (name, *_figures(found.paper[name], target), found.chosen[name].replace(",", ", "),
+         *_figures(found.tuned[name], target), *PAPER.get(name, (None, None, None)))
+        for name in found.paper
     ]  # fmt: skip
     goal = "the target" if target is None else f"{100 * target:.0f} %"
     table = Table(
@@ -78,7 +84,7 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
     )  # fmt: skip
     facts: dict[str, Any] = {"model": arm.model, "rounds": arm.rounds, "target": target, "seeds": len(lab.seeds(arm))}
     gap_rows, notes = [("the paper, 500 rounds", *_gaps(_paper_figures()).values())], []
-    for setting, words, traces in (("paper", "one learning rate for all", gathered.paper), ("tuned", "tuned", gathered.tuned)):
+    for setting, words, traces in (("paper", "one learning rate for all", found.paper), ("tuned", "tuned", found.tuned)):
         ours = {name: _means(runs, target) for name, runs in traces.items()}
         facts[setting] = {name: figures and list(figures) for name, figures in ours.items()}
         by_seed = {n: {s: final(t.journal, "accuracy") for s, t in enumerate(r) if not t.diverged} for n, r in traces.items()}
@@ -93,7 +99,7 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
          Column("rounds fewer, %", percent), Column("rivals that reached the target"),
          Column("accuracy against FedAvg, points", lambda v: f"{100 * v:+.2f}")), gap_rows,
     )  # fmt: skip
-    return Findings("table", TITLE, [table, gaps_table], [_picture(gathered, arm.rounds, arm.model)], facts, notes)
+    return Findings("table", TITLE, [table, gaps_table], [_picture(found, arm.rounds, arm.model)], facts, notes)
 
 
 Means = tuple[float, float, float | None] | None
@@ -136,11 +142,11 @@ def _gaps(figures: dict[str, Means]) -> dict[str, Any]:
     }
 
 
-def _picture(gathered: Gathered, rounds: int, model: str) -> Picture:
+def _picture(found: Gathered, rounds: int, model: str) -> Picture:
     panels = []
-    for title, traces in (("one learning rate for all", gathered.paper), ("tuned", gathered.tuned)):
+    for title, traces in (("one learning rate for all", found.paper), ("tuned", found.tuned)):
         whole = {name: runs for name, runs in traces.items() if not any(trace.diverged for trace in runs)}
-        found = [Estimate.of([final(trace.journal, "accuracy") for trace in runs]) for runs in whole.values()]
-        means, halves = [one.mean for one in found], [one.half or 0.0 for one in found]
+        ends = [Estimate.of([final(trace.journal, "accuracy") for trace in runs]) for runs in whole.values()]
+        means, halves = [one.mean for one in ends], [one.half or 0.0 for one in ends]
         panels.append(Bars(title, "", "test accuracy", list(whole), [("", means)], halves))
     return Picture("table", f"Test accuracy after {rounds} rounds ({model}); mean and 95 % interval over seeds.", [panels])
