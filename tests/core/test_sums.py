@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core import sums
 from fedgsp.core.errors import Diverged
-from fedgsp.core.sums import BLOCK, ExactSum
+from fedgsp.core.sums import BLOCK, WAITING, ExactSum
 from fedgsp.core.tensors import Tensors, digest
 
 WIDTH = 4
@@ -302,3 +302,30 @@ def test_both_ways_of_adding_give_the_same_bits(monkeypatch: pytest.MonkeyPatch)
             total.add(model, weight, "someone")
         results.append(digest(total.mean64()))
     assert results[0] == results[1]
+
+
+def test_many_addends_are_added_some_at_a_time_to_the_same_bits() -> None:
+    """Three times as many as wait at once, and some more; in another order and as partial sums."""
+    rng = np.random.default_rng(5)
+    addends = [(rng.normal(size=WIDTH).astype(np.float32).tolist(), int(rng.integers(1, 30))) for _ in range(3 * WAITING + 7)]
+    whole, backwards = summed(addends), summed(addends[::-1])
+    parts = summed(addends[:40])
+    parts.merge(summed(addends[40:]))
+    exact = [float(exact_mean(addends, at)) for at in range(WIDTH)]
+    assert np.allclose(whole.mean64()["w"].numpy(), exact, rtol=1e-15, atol=1e-15)
+    assert bits(whole) == bits(backwards) == bits(parts)
+
+
+def test_the_memory_of_a_sum_that_is_gone_is_taken_again_and_starts_at_zero() -> None:
+    like: Tensors = {"odd size": torch.zeros(1237)}
+    first = ExactSum(like, 10)
+    first.add({"odd size": torch.full((1237,), 3.0)}, 1, "a")
+    first.mean()
+    place = first._grids["odd size"].coarse.data_ptr()
+    beside = ExactSum(like, 10)
+    assert beside._grids["odd size"].coarse.data_ptr() != place, "two sums at a time share nothing"
+    del first
+    second = ExactSum(like, 10)
+    assert second._grids["odd size"].coarse.data_ptr() == place
+    second.add({"odd size": torch.full((1237,), 1.0)}, 1, "a")
+    assert bool((second.mean()["odd size"] == 1.0).all())

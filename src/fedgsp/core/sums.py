@@ -11,6 +11,9 @@ within 2**-52 of it.
 from __future__ import annotations
 
 import math
+import weakref
+from collections import deque
+from contextlib import suppress
 from fractions import Fraction
 
 import torch
@@ -29,6 +32,10 @@ BLOCK = 32768
 """Elements handled at a time: the temporaries stay in the cache, and torch does not start threads for so few."""
 SMALL = BLOCK
 """A model of at most so many elements is added as one vector."""
+WAITING = 64
+"""So many small models are added at once, if they have no more than"""
+TOGETHER = 2**17
+"""elements together (1 MB)."""
 
 
 def _power_of_two_above(value: float) -> int:
@@ -37,21 +44,53 @@ def _power_of_two_above(value: float) -> int:
     return exponent - 1 if mantissa == 0.5 else exponent
 
 
+class _Spare:
+    """The accumulators of sums that are gone, for the next ones of the same size.
+
+    Every round has a new sum of the same model; without this it would ask for its memory (16 bytes a parameter) and have it
+    paged in anew each time. No more than `most` are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._kept: deque[torch.Tensor] = deque(maxlen=most)
+
+    def take(self, size: int) -> torch.Tensor:
+        """Zeros of shape (2, size)."""
+        for kept in list(self._kept):
+            if kept.shape[1] == size:
+                with suppress(ValueError):  # another thread was faster
+                    self._drop(kept)
+                    return kept.zero_()
+        return torch.zeros(2, size, dtype=torch.float64)
+
+    def give(self, accumulators: torch.Tensor) -> None:
+        """Nobody looks at these any more."""
+        self._kept.append(accumulators)
+
+    def _drop(self, kept: torch.Tensor) -> None:
+        at = next((i for i, one in enumerate(self._kept) if one is kept), None)
+        if at is None:
+            raise ValueError
+        del self._kept[at]
+
+
+_SPARE = _Spare(most=2)
+
+
 class _Grid:
     """One tensor's two accumulators and the constants that round a float64 to a multiple of each grid."""
 
-    def __init__(self, like: torch.Tensor, weight_bits: int) -> None:
+    def __init__(self, like: torch.Tensor, weight_bits: int, coarse: torch.Tensor, fine: torch.Tensor) -> None:
         largest = float(like.detach().abs().max()) if like.numel() else 0.0
         scale_bits = _power_of_two_above(max(1.0, largest))
         headroom = HEADROOM_BITS if like.is_floating_point() else COUNTER_BITS
-        coarse = weight_bits + scale_bits + headroom - SUM_BITS
-        fine = coarse + MOST_ADDENDS_BITS - SUM_BITS
+        coarse_bits = weight_bits + scale_bits + headroom - SUM_BITS
+        fine_bits = coarse_bits + MOST_ADDENDS_BITS - SUM_BITS
         self.limit = 2.0 ** (scale_bits + headroom)
-        self.round_coarse = 1.5 * 2.0 ** (coarse + 52)  # adding and subtracting it rounds to a multiple of 2**coarse
-        self.round_fine = 1.5 * 2.0 ** (fine + 52)
-        self.key = (coarse, fine)
-        self.coarse = torch.zeros(like.numel(), dtype=torch.float64)
-        self.fine = torch.zeros(like.numel(), dtype=torch.float64)
+        self.round_coarse = 1.5 * 2.0 ** (coarse_bits + 52)  # adding and subtracting it rounds to a multiple of 2**coarse_bits
+        self.round_fine = 1.5 * 2.0 ** (fine_bits + 52)
+        self.key = (coarse_bits, fine_bits)
+        self.coarse, self.fine = coarse, fine
 
     def add(self, values: torch.Tensor, weight: float) -> None:
         for begin in range(0, values.numel(), BLOCK):
@@ -64,32 +103,44 @@ class _Grid:
 
 
 class _Small:
-    """All tensors of a small model as one vector: the same additions in one go, since calls cost more than numbers there."""
+    """Small models, all tensors as one vector and some models at a time: calls cost more than numbers there."""
 
-    def __init__(self, grids: list[_Grid]) -> None:
+    def __init__(self, grids: list[_Grid], accumulators: torch.Tensor) -> None:
         sizes = torch.tensor([grid.coarse.numel() for grid in grids])
 
         def spread(values: list[float]) -> torch.Tensor:
             return torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
 
-        self._coarse, self._fine = torch.cat([g.coarse for g in grids]), torch.cat([g.fine for g in grids])
+        self._coarse, self._fine = accumulators
         self._round_coarse, self._round_fine = spread([g.round_coarse for g in grids]), spread([g.round_fine for g in grids])
         self._limits = spread([g.limit for g in grids])
-        begin = 0
-        for grid in grids:
-            place = slice(begin, begin + grid.coarse.numel())
-            grid.coarse, grid.fine, begin = self._coarse[place], self._fine[place], place.stop
+        self._surely_within = min(g.limit for g in grids)
+        self._waiting = torch.empty(max(1, min(WAITING, TOGETHER // len(self._coarse))), len(self._coarse), dtype=torch.float64)
+        self._weights: list[float] = []
 
-    def add(self, tensors: list[torch.Tensor], weight: float) -> bool:
-        """Add one model, unless some value is beyond its limit: then nothing, and False."""
-        rest = torch.cat([tensor.detach().reshape(-1).to(torch.float64) for tensor in tensors])
-        if not bool((rest.abs() <= self._limits).all()):
+    def put(self, tensors: list[torch.Tensor], weight: float) -> bool:
+        """Copy one model to those that wait, unless some value is beyond its limit: then False."""
+        flat = [tensor.detach().reshape(-1) for tensor in tensors]
+        if any(tensor.dtype != torch.float32 for tensor in flat):
+            flat = [tensor.to(torch.float64) for tensor in flat]
+        row = self._waiting[len(self._weights)]
+        row.copy_(flat[0] if len(flat) == 1 else torch.cat(flat))
+        largest = float(torch.linalg.vector_norm(row, math.inf))  # nan if one is
+        if not largest <= self._surely_within and not bool((row.abs() <= self._limits).all()):
             return False
-        rest.mul_(weight)
-        rounded = rest.add(self._round_coarse).sub_(self._round_coarse)
-        self._coarse += rounded
-        self._fine += rest.sub_(rounded).add_(self._round_fine).sub_(self._round_fine)
+        self._weights.append(weight)
+        if len(self._weights) == len(self._waiting):
+            self.flush()
         return True
+
+    def flush(self) -> None:
+        """Add all that wait."""
+        rest = self._waiting[: len(self._weights)]
+        rest.mul_(torch.tensor(self._weights, dtype=torch.float64).unsqueeze(1))
+        rounded = rest.add(self._round_coarse).sub_(self._round_coarse)
+        self._coarse += rounded.sum(0)  # exact, like every sum of multiples of a grid here
+        self._fine += rest.sub_(rounded).add_(self._round_fine).sub_(self._round_fine).sum(0)
+        self._weights = []
 
 
 def in_own_types(values: Tensors, like: Tensors) -> Tensors:
@@ -120,9 +171,16 @@ class ExactSum:
         self._weight = Fraction(0)
         self._count = 0
         bits = _power_of_two_above(most_weight)
-        self._grids = {name: _Grid(t.double() if t.dtype == torch.bool else t, bits) for name, t in like.items()}
-        small = 0 < sum(grid.coarse.numel() for grid in self._grids.values()) <= SMALL
-        self._small = _Small(list(self._grids.values())) if small else None
+        size = sum(tensor.numel() for tensor in like.values())
+        accumulators = _SPARE.take(size)
+        weakref.finalize(self, _SPARE.give, accumulators).atexit = False
+        self._grids: dict[str, _Grid] = {}
+        begin = 0
+        for name, tensor in like.items():
+            coarse, fine = accumulators[:, begin : begin + tensor.numel()]
+            self._grids[name] = _Grid(tensor.double() if tensor.dtype == torch.bool else tensor, bits, coarse, fine)
+            begin += tensor.numel()
+        self._small = _Small(list(self._grids.values()), accumulators) if 0 < size <= SMALL else None
 
     @property
     def weight(self) -> float:
@@ -142,7 +200,7 @@ class ExactSum:
             odd = sorted(tensors.keys() ^ self._grids.keys())
             raise ValueError(f"{who} handed on other tensors than the model has: {', '.join(odd)}")
         self._check_shapes(tensors, who)
-        if self._small is not None and self._small.add([tensors[name] for name in self._grids], weight):
+        if self._small is not None and self._small.put([tensors[name] for name in self._grids], weight):
             self._account(Fraction(weight), 1)
             return
         self._check_values(tensors, who)
@@ -152,6 +210,8 @@ class ExactSum:
 
     def merge(self, other: ExactSum) -> None:
         """Add another partial sum of the same round."""
+        self._settle()
+        other._settle()
         for name, grid in self._grids.items():
             theirs = other._grids[name]
             if theirs.key != grid.key:
@@ -173,9 +233,15 @@ class ExactSum:
 
     def total64(self) -> Tensors:
         """The weighted sum itself in float64."""
+        self._settle()
         return {
             name: (self._grids[name].coarse + self._grids[name].fine).reshape(like.shape) for name, like in self._like.items()
         }
+
+    def _settle(self) -> None:
+        """Add what waits."""
+        if self._small is not None:
+            self._small.flush()
 
     def _check_shapes(self, tensors: Tensors, who: str) -> None:
         for name, tensor in tensors.items():

@@ -38,7 +38,7 @@ class InlineEngine:
             chain, at = plan.chains[index], [plan.chains[index].clients[0]]
             bag, began = self._walker.bag(state.kept), time.perf_counter()
             try:
-                with OneThread():
+                with OneThread(draws=self._walker.trainer.fused is None):
                     tensors, hops = self._walker.walk(
                         plan.round,
                         chain,
@@ -103,13 +103,20 @@ class _Scored:
 
 
 class OneThread:
-    """One math thread and a private random state, the caller's put back afterwards."""
+    """One math thread and, where anything `draws` random numbers, a private random state; the caller's put back afterwards."""
+
+    def __init__(self, draws: bool = True) -> None:
+        self._draws = draws
 
     def __enter__(self) -> None:
         self._threads = torch.get_num_threads()
-        self._state = torch.random.get_rng_state()
-        torch.set_num_threads(1)
+        if self._draws:
+            self._state = torch.random.get_rng_state()
+        if self._threads != 1:
+            torch.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
-        torch.set_num_threads(self._threads)
-        torch.random.set_rng_state(self._state)
+        if self._threads != 1:
+            torch.set_num_threads(self._threads)
+        if self._draws:
+            torch.random.set_rng_state(self._state)
