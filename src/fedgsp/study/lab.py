@@ -34,7 +34,7 @@ LONGEST_UNIT = 40 * 60
 """Seconds. A run that would take longer comes to a whole end on the way, so that what is done can be kept."""
 WORTH_TIMING = 50_000
 """A run of fewer steps is never so long."""
-NO_MODELS = "checkpoint/\n*.safetensors\nevents.jsonl\nplans.jsonl\n.lock\n.*.tmp\n"
+NO_MODELS = "checkpoint/\n*.safetensors\nevents.jsonl\nplans.jsonl\nscores.jsonl\n.lock\n.*.tmp\n"
 
 
 def check_data(data: FederatedData) -> None:
