@@ -22,6 +22,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.state import Setting
 from fedgsp.core.tensors import Tensors
 from fedgsp.data import FederatedData
+from fedgsp.fast import Mode
 from fedgsp.methods import Method, named
 from fedgsp.models import classification
 from fedgsp.plan import Constant, Grouped, Random, Singletons
@@ -111,21 +112,23 @@ def test_a_client_takes_its_own_table_out_only_where_it_was_among_them() -> None
     assert older["known"].tolist() == [True, True]
 
 
-def test_with_gamma_zero_everybody_trains_alone_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fast", ["off", "auto"])
+def test_with_gamma_zero_everybody_trains_alone_to_the_bit(tmp_path: Path, fast: Mode) -> None:
     """Client 0's model is that of a federation of client 0 only, under FedAvg."""
     data = images(clients=3, each=12)
-    fedgsp.train(fd(Distill(lr=0.05, gamma=0.0)), data, rounds=3, workers=0, out=tmp_path / "run")
+    fedgsp.train(fd(Distill(lr=0.05, gamma=0.0)), data, rounds=3, workers=0, out=tmp_path / "run", fast=fast)
     alone = Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(lr=0.05), Mean())
-    theirs = fedgsp.train(alone, data.select([0]), rounds=3, workers=0, fast="off")
+    theirs = fedgsp.train(alone, data.select([0]), rounds=3, workers=0, fast=fast)
     ours = {n.removeprefix("model."): t for n, t in own_models(tmp_path / "run")[0].items() if n.startswith("model.")}
     assert bits(ours) == bits(theirs.state.model)
 
 
-def test_one_client_has_nobody_to_listen_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fast", ["off", "auto"])
+def test_one_client_has_nobody_to_listen_to(tmp_path: Path, fast: Mode) -> None:
     data = images(clients=1, each=12)
-    fedgsp.train(fd(Distill(lr=0.05, gamma=5.0)), data, rounds=2, workers=0, out=tmp_path / "run")
+    fedgsp.train(fd(Distill(lr=0.05, gamma=5.0)), data, rounds=2, workers=0, out=tmp_path / "run", fast=fast)
     plain = Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(lr=0.05), Mean())
-    theirs = fedgsp.train(plain, data, rounds=2, workers=0, fast="off")
+    theirs = fedgsp.train(plain, data, rounds=2, workers=0, fast=fast)
     ours = {n.removeprefix("model."): t for n, t in own_models(tmp_path / "run")[0].items() if n.startswith("model.")}
     assert bits(ours) == bits(theirs.state.model)
 

@@ -90,7 +90,7 @@ def test_below_the_floor_there_is_no_gradient_from_the_term() -> None:
         model.weight += 1e-7
     x, y = torch.randn(4, 2, dtype=torch.float64), torch.tensor([0, 1, 1, 0])
     objective, loss = rule.objective(visit, x, y)
-    assert 0 < mmd_squared(visit.memo["frozen"](x), model(x)).item() < 1e-4
+    assert 0 < mmd_squared(visit.still("logits", "reference")(x), model(x)).item() < 1e-4
     assert (objective - loss).item() == pytest.approx(3e-4, rel=1e-9)
     assert torch.equal(*(torch.autograd.grad(value, model.weight, retain_graph=True)[0] for value in (objective, loss)))
 
@@ -99,7 +99,7 @@ def test_the_reference_is_in_evaluation_mode_and_frozen() -> None:
     model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 2)).train()
     visit = _visit(model)
     MMD(lam=1.0).begin(visit)
-    frozen, x = visit.memo["frozen"], torch.randn(3, 2)
+    frozen, x = visit.still("logits", "reference"), torch.randn(3, 2)
     assert torch.equal(frozen(x), frozen(x))
     assert not any(p.requires_grad for p in frozen.parameters())
     assert model.training

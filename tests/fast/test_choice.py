@@ -14,7 +14,7 @@ from tiny import bits, chains, federation, linear
 from torch import nn
 
 import fedgsp
-from fedgsp.client import MMD, SGD, Prox
+from fedgsp.client import SGD, UGA, Prox
 from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import clone
@@ -63,7 +63,7 @@ def test_auto_takes_the_compiled_kernels_for_the_models_that_come_with_the_packa
 
 
 @pytest.mark.parametrize(
-    ("rule", "reason"), [(SGD(momentum=0.9), "momentum"), (MMD(), "MMD has a step of its own")], ids=["momentum", "mmd"]
+    ("rule", "reason"), [(SGD(momentum=0.9), "momentum"), (UGA(), "UGA has a step of its own")], ids=["momentum", "uga"]
 )
 def test_rules_with_other_steps_fall_back_by_themselves(rule: SGD, reason: str) -> None:
     kernel = chosen(small_cnn(), rule)

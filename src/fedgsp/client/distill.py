@@ -33,6 +33,7 @@ from fedgsp.client.rules import SGD, Visit
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
 from fedgsp.core.tensors import Tensors
+from fedgsp.models.split import Level, Seen
 from fedgsp.models.state import load_tensors
 
 MODEL = "model."
@@ -88,20 +89,24 @@ class Distill(SGD):
         visit.memo["sums"] = torch.zeros_like(total, dtype=torch.float64)
         visit.memo["counts"] = torch.zeros_like(count, dtype=torch.int64)
 
-    def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(CE + gamma D, CE)."""
-        memo, logits = visit.memo, visit.model(x)
-        loss = visit.task.loss(logits, y).mean()
+    def looks_at(self) -> Level:
+        """Tables are made of outputs, whatever gamma is."""
+        return "logits"
+
+    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor | None:
+        """gamma D; the outputs are added to the table."""
+        memo, logits = visit.memo, seen.outputs
+        known: torch.Tensor = memo["known"][y]
         memo["sums"].index_add_(0, y, logits.detach().double())
         memo["counts"].index_add_(0, y, torch.ones_like(y))
-        if not self.gamma or not bool(memo["known"][y].any()):
-            return loss, loss
-        said = memo["said"][y]
+        if not self.gamma or not bool(known.any()):
+            return None
+        said: torch.Tensor = memo["said"][y]
         if self.match == "mse":
             apart = (logits - said).square().mean(dim=1)
         else:
             apart = -(functional.softmax(said, dim=1) * functional.log_softmax(logits, dim=1)).sum(dim=1)
-        return loss + self.gamma * (apart * memo["known"][y]).mean(), loss
+        return self.gamma * (apart * known).mean()
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """The table goes up; model and table stay."""

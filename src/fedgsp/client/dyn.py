@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedgsp.client.rules import SGD, Visit, trained
+from fedgsp.client.rules import SGD, Pull, Visit, trained
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone
 
@@ -48,13 +48,10 @@ class Dyn(SGD):
         """Remember w_in."""
         visit.memo["handed"] = clone(trained(visit.model))
 
-    def adjust(self, visit: Visit) -> None:
-        """grad += alpha (w - w_in) - h_k."""
-        with torch.no_grad():
-            for name, parameter in visit.model.named_parameters():
-                if parameter.grad is not None:
-                    parameter.grad.add_(parameter - visit.memo["handed"][name], alpha=self.alpha)
-                    parameter.grad.sub_(visit.state[MEMORY + name])
+    def proximal(self, visit: Visit) -> Pull:
+        """alpha (w - w_in) - h_k, which is a pull towards w_in + h_k / alpha."""
+        handed = visit.memo["handed"]
+        return Pull(self.alpha, {name: w + visit.state[MEMORY + name] / self.alpha for name, w in handed.items()})
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """The new h_k."""

@@ -28,7 +28,7 @@ from fedgsp.client.anchor import Anchored
 from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors
-from fedgsp.models.split import FEATURES, Split, halves_of
+from fedgsp.models.split import FEATURES, Level, Split, halves_of
 from fedgsp.models.state import load_tensors
 
 Operator = Literal["conv", "multi", "single"]
@@ -82,6 +82,11 @@ class FusionNet(nn.Module):
             self._outside[0] = self._outside[0].to(device)
             load_tensors(self._outside[0], {name.removeprefix(FEATURES): t for name, t in tensors.items()})
 
+    @property
+    def between(self) -> nn.Module:
+        """What stands between the halves: the operator, under the name that `fedgsp.models.split` has for it."""
+        return self.fusion
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Outputs of the classifier on the fused features."""
         x = self.prepare(x)
@@ -116,7 +121,12 @@ class Fusion(Anchored):
 
     def begin(self, visit: Visit) -> None:
         """Freeze the reference extractor."""
-        self._net(visit.model).refer_to(self.reference(visit, FEATURES))
+        visit.frozen["reference"] = self.reference(visit, FEATURES)
+        self._net(visit.model).refer_to(visit.frozen["reference"])
+
+    def looks_at(self) -> Level:
+        """The operator works on features."""
+        return "features"
 
     def pose(self, model: nn.Module, beside: Tensors) -> None:
         """Evaluate with the extractor that the server kept, or with the model's own."""

@@ -13,7 +13,6 @@ over 0.01, 0.1, 1. Traffic as FedAvg; a third more computing; two models in memo
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -24,8 +23,7 @@ from torch import nn
 from fedgsp.client.anchor import Anchored
 from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError
-from fedgsp.models.split import halves_of
-from fedgsp.models.state import load_tensors
+from fedgsp.models.split import Level, Seen, halves_of
 
 VARIANCES = (
     1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 100.0, 1e3, 1e4, 1e5, 1e6,
@@ -66,26 +64,12 @@ class MMD(Anchored):
     def begin(self, visit: Visit) -> None:
         """Freeze the reference stream."""
         if self.lam:
-            frozen = copy.deepcopy(visit.model).eval().requires_grad_(False)
-            if self.anchor == "global":
-                load_tensors(frozen, self.reference(visit))
-            visit.memo["frozen"] = frozen
+            visit.frozen["reference"] = self.reference(visit)
 
-    def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(CE + lam max(1e-4, MMD^2), CE)."""
-        if not self.lam:
-            return super().objective(visit, x, y)
-        ours, outputs = self._streams(visit.model, x)
-        with torch.no_grad():
-            theirs, _ = self._streams(visit.memo["frozen"], x)
-        loss = visit.task.loss(outputs, y).mean()
-        return loss + self.lam * mmd_squared(theirs, ours).clamp(min=FLOOR), loss
+    def looks_at(self) -> Level:
+        """What is compared; nothing where the term has no weight."""
+        return self.on if self.lam else "loss"
 
-    def _streams(self, model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(what is compared (b, d), the outputs)."""
-        if self.on == "logits":
-            outputs = model(x)
-            return outputs.reshape(len(x), -1), outputs
-        prepare = getattr(model, "prepare", None)
-        features = model.features(prepare(x) if callable(prepare) else x)  # type: ignore[operator]
-        return features.reshape(len(x), -1), model.classifier(features)  # type: ignore[operator]
+    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor:
+        """lam max(1e-4, MMD^2)."""
+        return self.lam * mmd_squared(seen.frozen["reference"].flatten(1), seen.compared()).clamp(min=FLOOR)

@@ -15,7 +15,6 @@ forward passes of the extractor. A client keeps its last extractor (the classifi
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
@@ -27,8 +26,7 @@ from fedgsp.client.anchor import Anchored
 from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors
-from fedgsp.models.split import FEATURES, halves_of
-from fedgsp.models.state import load_tensors
+from fedgsp.models.split import FEATURES, Level, Seen, halves_of
 
 
 def contrast(z: torch.Tensor, near: torch.Tensor, far: torch.Tensor, tau: float) -> torch.Tensor:
@@ -64,29 +62,18 @@ class Moon(Anchored):
     def begin(self, visit: Visit) -> None:
         """Freeze the two extractors."""
         if self.mu:
-            visit.memo["near"] = _frozen(visit.model, self.reference(visit, FEATURES))
-            visit.memo["far"] = _frozen(visit.model, visit.state)
+            visit.frozen = {"near": self.reference(visit, FEATURES), "far": visit.state}
 
-    def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(CE + mu con, CE)."""
-        if not self.mu:
-            return super().objective(visit, x, y)
-        prepare = getattr(visit.model, "prepare", None)
-        x = prepare(x) if callable(prepare) else x
-        features = visit.model.features(x)  # type: ignore[operator]
-        with torch.no_grad():
-            near, far = (visit.memo[which](x).flatten(1) for which in ("near", "far"))
-        loss = visit.task.loss(visit.model.classifier(features), y).mean()  # type: ignore[operator]
-        return loss + self.mu * contrast(features.flatten(1), near, far, self.tau), loss
+    def looks_at(self) -> Level:
+        """The features; nothing where the term has no weight."""
+        return "features" if self.mu else "loss"
+
+    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor:
+        """mu con."""
+        near, far = (seen.frozen[which].flatten(1) for which in ("near", "far"))
+        return self.mu * contrast(seen.compared(), near, far, self.tau)
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """Keep this extractor for the next visit."""
         visit.state = self.keeps(visit.model)
         return super().finish(visit)
-
-
-def _frozen(model: nn.Module, tensors: Tensors) -> nn.Module:
-    extractor = copy.deepcopy(model.features)
-    assert isinstance(extractor, nn.Module)
-    load_tensors(extractor, {name.removeprefix(FEATURES): tensor for name, tensor in tensors.items()})
-    return extractor.eval().requires_grad_(False)

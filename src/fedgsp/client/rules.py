@@ -1,11 +1,13 @@
 """Local rules: what a client does with the model it is handed. All are hooks into the one loop of `train.py`.
 
 A rule is a frozen dataclass. `SGD` is the plain one and the base of the others: a subclass adds its parameters and overrides
-the hooks it needs (a loss term, a gradient term, tensors of its own), never the loop.
+the hooks it needs (a loss term, a gradient term, tensors of its own), never the loop. What is said by `term` and `proximal`
+is done by the compiled kernels as well; `objective`, `adjust` and `optimizer` are for whatever these cannot say.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +20,9 @@ from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
 from fedgsp.core.tensors import Tensors, total_bytes
-from fedgsp.fast import Obstacles
+from fedgsp.fast import Obstacles, Step
+from fedgsp.models.split import FEATURES, Level, Seen, declared
+from fedgsp.models.state import load_tensors
 from fedgsp.models.task import Task, classification
 
 
@@ -30,7 +34,8 @@ class Visit:
     chain started from (read it by `fetch_global`, which counts the download), `first` whether it is what this client was
     handed, `shared` what the server sent along, `batches` walks the client's own samples in stored order, `fused` is the
     model's compiled twin, if it has one. `memo` is the rule's own, empty at the start of every visit; `extra_down` the bytes
-    sent to the client beside model and `shared`.
+    sent to the client beside model and `shared`. `frozen` holds the weights of models that the rule holds the trained one
+    against, under names of its own (see `SGD.looks_at`), to be put there in `begin`.
     `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
     `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made.
     """
@@ -48,10 +53,12 @@ class Visit:
     batches: Callable[[], Iterator[tuple[torch.Tensor, torch.Tensor]]] = lambda: iter(())
     fused: Callable[[torch.Tensor], torch.Tensor] | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+    frozen: dict[str, Tensors] = field(default_factory=dict)
     extra_down: int = 0
     state: Tensors = field(default_factory=dict)
     sent: Tensors = field(default_factory=dict)
     steps: int = 0
+    _still: dict[str, nn.Module] = field(default_factory=dict)
 
     def fetch_global(self, prefix: str = "") -> Tensors:
         """The round's global model, or its tensors whose names begin with `prefix`, downloaded beside the handed one.
@@ -63,13 +70,55 @@ class Visit:
             self.extra_down += total_bytes(wanted)
         return wanted
 
+    def see(self, level: Level, x: torch.Tensor) -> Seen:
+        """One batch through the model and those that are frozen, by torch; the kernels give the same up to rounding."""
+        if level != "features":
+            with torch.no_grad():
+                frozen = {name: self.still(level, name)(x) for name in self.frozen}
+            return Seen(self.model(x), None, frozen)
+        parts = declared(self.model)
+        x = parts.prepare(x)
+        features = parts.features(x)
+        with torch.no_grad():
+            frozen = {name: self.still(level, name)(x) for name in self.frozen}
+        return Seen(parts.classifier(parts.between(features, **frozen) if parts.between else features), features, frozen)
+
+    def still(self, level: Level, name: str) -> nn.Module:
+        """The frozen model of this name in evaluation mode (its features, where those are looked at), made when first used."""
+        if name not in self._still:
+            prefix = FEATURES if level == "features" else ""
+            module = copy.deepcopy(declared(self.model).features if prefix else self.model).eval().requires_grad_(False)
+            load_tensors(module, {n.removeprefix(prefix): t for n, t in self.frozen[name].items() if n.startswith(prefix)})
+            self._still[name] = module
+        return self._still[name]
+
 
 @dataclass(frozen=True)
 class Pull:
-    """How strongly trained parameters are pulled, and to which values (by name)."""
+    """A term mu (w - reference) + drift of every gradient: both by name and the same for a whole visit, drift for none."""
 
     mu: float
     reference: Tensors
+    drift: Tensors | None = None
+
+    def step(self, lr: float, decay: float) -> Step:
+        """SGD steps with this term, as the kernels take it: as much as w shrinks, and a constant."""
+        if self.drift is None:
+            return Step(lr, decay, self.mu, self.mu, self.reference)
+        if not self.mu:
+            return Step(lr, decay, 0.0, -1.0, self.drift)
+        return Step(lr, decay, self.mu, self.mu, {n: t - self.drift[n] / self.mu for n, t in self.reference.items()})
+
+    def add_to(self, model: nn.Module) -> None:
+        """The same for gradients that torch has made."""
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.grad is None:
+                    continue
+                if self.mu:
+                    parameter.grad.add_(parameter - self.reference[name], alpha=self.mu)
+                if self.drift is not None:
+                    parameter.grad.add_(self.drift[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,15 +191,27 @@ class SGD:
         """Before one client is evaluated: make the model its own, by its training batches (for rules that yield such)."""
 
     def begin(self, visit: Visit) -> None:
-        """Before the first batch: keep references in `visit.memo`."""
+        """Before the first batch: keep references in `visit.memo`, weights of frozen models in `visit.frozen`."""
+
+    def looks_at(self) -> Level:
+        """How deep the rule looks: `term` is only asked by rules that look at "logits" or "features", and gets just those."""
+        return "loss"
+
+    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor | None:
+        """What is minimised beside the mean loss, as a function of what is `seen` of a batch and of nothing else that is
+        trained. Said here rather than in `objective`, it needs no slow path. None: nothing, for this batch."""
+        return None
 
     def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(what is minimised, the plain loss that is reported), both means over the batch."""
-        loss = visit.task.loss(visit.model(x), y).mean()
-        return loss, loss
+        level = self.looks_at()
+        seen = visit.see(level, x)
+        loss = visit.task.loss(seen.outputs, y).mean()
+        term = None if level == "loss" else self.term(visit, seen, y)
+        return loss if term is None else loss + term, loss
 
     def proximal(self, visit: Visit) -> Pull | None:
-        """A term mu (w - reference) of every gradient: said here rather than in `adjust`, it needs no slow path."""
+        """A term of every gradient that is constant or linear: said here rather than in `adjust`, it needs no slow path."""
         return None
 
     def adjust(self, visit: Visit) -> None:
@@ -185,15 +246,20 @@ def own_accuracy(visit: Visit) -> float:
 
 
 def obstacles(rule: SGD, task: Task) -> Obstacles:
-    """What keeps the fast path from making this rule's steps: it knows w <- w - lr (grad + decay w + mu (w - reference))."""
-    kind = type(rule)
+    """What keeps the fast path from making this rule's steps.
+
+    It knows w <- w - lr (grad + decay w + mu (w - reference) + drift), for the gradient of the loss and of a `term`.
+    """
+    kind, level = type(rule), rule.looks_at()
     changed = [hook for hook in ("objective", "adjust", "optimizer") if getattr(kind, hook) is not getattr(SGD, hook)]
     if changed:
         return Obstacles(f"the local rule {kind.__name__} has a step of its own ('{changed[0]}')")
     if rule.momentum:
         return Obstacles("clients train with momentum")
+    lazy = "every step changes every weight" if rule.weight_decay or kind.proximal is not SGD.proximal else None
     return Obstacles(
         None,
         None if task.loss is classification().loss else f"the task '{task.name}' has another loss than cross-entropy",
-        "every step changes every weight" if rule.weight_decay or kind.proximal is not SGD.proximal else None,
+        f"the local rule {kind.__name__} looks at the model's {level}" if level != "loss" else lazy,
+        level == "features",
     )

@@ -21,7 +21,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedgsp.client.rules import SGD, Visit, trained
+from fedgsp.client.rules import SGD, Pull, Visit, trained
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone
 
@@ -49,17 +49,14 @@ class Scaffold(SGD):
         return self.keeps(model)
 
     def begin(self, visit: Visit) -> None:
-        """The correction c - c_k is the same for the whole visit."""
+        """Remember w_in and c."""
         visit.memo["handed"] = clone(trained(visit.model))
-        c = {name: visit.shared[name].to(visit.device) for name in visit.state}
-        visit.memo["control"] = c
-        visit.memo["correction"] = {name.removeprefix(CONTROL): c[name] - own for name, own in visit.state.items()}
+        visit.memo["control"] = {name: visit.shared[name].to(visit.device) for name in visit.state}
 
-    def adjust(self, visit: Visit) -> None:
-        """grad += c - c_k."""
-        for name, parameter in visit.model.named_parameters():
-            if parameter.grad is not None:
-                parameter.grad.add_(visit.memo["correction"][name])
+    def proximal(self, visit: Visit) -> Pull:
+        """c - c_k, which is the same for the whole visit."""
+        control = visit.memo["control"]
+        return Pull(0.0, {}, {name.removeprefix(CONTROL): control[name] - own for name, own in visit.state.items()})
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """The new c_k, and Delta_k for the server; a client without samples made no step and changes neither."""

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
-from fedgsp.fast import PLAIN, FusedNet, Kernel, lazy_linears
+from fedgsp.fast import PLAIN, FusedNet, Kernel, Step, lazy_linears
 from fedgsp.models.state import load_tensors, model_tensors
 from fedgsp.models.task import Task
 
@@ -75,7 +76,8 @@ class Trainer:
         comes out of `bag` and goes back into it, with what it sends up beside the model.
         """
         began = time.perf_counter()
-        if self.fused is None:  # the kernels draw nothing
+        watched = self.rule.looks_at() != "loss"
+        if self.fused is None or watched:  # the kernels draw nothing
             _seed_torch(self.seeds.torch(round_, stop.client, stop.visit), self.device)
         rule, rows = self.rule, self.data.train[stop.client]
         lr = rule.lr * rule.schedule.factor(round_)
@@ -91,7 +93,10 @@ class Trainer:
         rule.begin(visit)
         pull = rule.proximal(visit)
         if self.fused is not None:
-            steps, seen, summed, sound = self._fused_steps(self.fused, visit, rows, pull)
+            make = self._watched_steps if watched else self._fused_steps
+            self.fused.begin(pull.step(lr, rule.weight_decay) if pull else Step(lr, rule.weight_decay))
+            steps, seen, summed = make(self.fused, visit, rows)
+            sound: bool | None = self.fused.end()
         else:
             with lazy_linears(self.model, self.kernel.layers, lr):
                 steps, seen, summed = self._plain_steps(visit, rows, pull)
@@ -122,22 +127,41 @@ class Trainer:
                 objective.backward()  # type: ignore[no-untyped-call]
                 rule.adjust(visit)
                 if pull is not None:
-                    _add_pull(self.model, pull)
+                    pull.add_to(self.model)
                 optimizer.step()
                 steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
         return steps, seen, summed
 
-    def _fused_steps(
-        self, net: FusedNet, visit: Visit, rows: NDArray[np.int64], pull: Pull | None
-    ) -> tuple[int, int, float, bool]:  # fmt: skip
-        """The same and whether the model is finite, by the compiled kernels: one call for all batches gathered at once."""
-        rule, size, steps, seen, summed = self.rule, self.rule.batch_size, 0, 0, 0.0
-        net.begin(pull.reference if pull else None)
+    def _fused_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
+        """The same by the compiled kernels: one call for all batches gathered at once."""
+        size, steps, seen, summed = self.rule.batch_size, 0, 0, 0.0
         for order in self._orders(visit, rows):
-            for x, y in self._batches(order, max(size, GATHER_ROWS // size * size)):
-                summed += net.train(x, y, size, visit.lr, rule.weight_decay, pull.mu if pull else 0.0)
+            for x, y in self._batches(order, self._block()):
+                summed += net.train(x, y, size)
                 steps, seen = steps + -(-len(y) // size), seen + len(y)
-        return steps, seen, summed, net.end()
+        return steps, seen, summed
+
+    def _watched_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
+        """The same for a rule that looks at outputs or features: batch by batch, what is frozen for all gathered at once."""
+        rule, size, steps, seen, summed = self.rule, self.rule.batch_size, 0, 0, 0.0
+        term = partial(rule.term, visit)
+        self.model.zero_grad(set_to_none=True)
+        for order in self._orders(visit, rows):
+            for x, y in self._batches(order, self._block()):
+                ready, y = net.ready(x), y.contiguous()
+                frozen = {name: net.frozen(weights, ready) for name, weights in visit.frozen.items()}
+                for at in range(0, len(y), size):
+                    part = slice(at, at + size)
+                    labels, still = y[part], {name: outputs[part] for name, outputs in frozen.items()}
+                    summed += net.step(ready[part], labels, still, term)
+                    steps, seen = steps + 1, seen + len(labels)
+        if any(p.grad is not None for p in self.model.parameters()):
+            raise RuntimeError(f"{type(rule).__name__}.term uses more than it sees of a batch: say it in 'objective'")
+        return steps, seen, summed
+
+    def _block(self) -> int:
+        """Samples gathered at once: whole batches."""
+        return max(self.rule.batch_size, GATHER_ROWS // self.rule.batch_size * self.rule.batch_size)
 
     def _orders(self, visit: Visit, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """The client's rows in the order of each epoch."""
@@ -182,14 +206,6 @@ def _seed_torch(seed: int, device: torch.device) -> None:
         torch.cuda.manual_seed(seed)
     elif device.type == "mps":
         torch.mps.manual_seed(seed)
-
-
-def _add_pull(model: nn.Module, pull: Pull) -> None:
-    """grad += mu (w - reference)."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.grad is not None:
-                parameter.grad.add_(parameter - pull.reference[name], alpha=pull.mu)
 
 
 def _finite(model: nn.Module) -> bool:

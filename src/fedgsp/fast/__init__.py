@@ -3,5 +3,6 @@
 from fedgsp.fast.choose import PLAIN, Kernel, Mode, Obstacles, choose
 from fedgsp.fast.fused import FusedNet
 from fedgsp.fast.lazy import lazy_linears
+from fedgsp.fast.part import Step
 
-__all__ = ["PLAIN", "FusedNet", "Kernel", "Mode", "Obstacles", "choose", "lazy_linears"]
+__all__ = ["PLAIN", "FusedNet", "Kernel", "Mode", "Obstacles", "Step", "choose", "lazy_linears"]

@@ -10,9 +10,11 @@ from torch import nn
 
 from fedgsp.core.errors import InputError
 from fedgsp.fast.build import Library, library
-from fedgsp.fast.fused import FusedNet
+from fedgsp.fast.fused import FusedHalves, FusedNet
 from fedgsp.fast.lazy import large_linears
-from fedgsp.fast.program import Program, Unknown, program_of
+from fedgsp.fast.part import Part
+from fedgsp.fast.program import Halves, Program, Unknown, halves_program, program_of
+from fedgsp.models.split import declared
 
 Mode = Literal["auto", "on", "off"]
 CLOSE = 1e-4
@@ -21,11 +23,15 @@ CLOSE = 1e-4
 
 @dataclass(frozen=True)
 class Kernel:
-    """`name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled); `why` is for people."""
+    """`name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled); `why` is for people.
+
+    `halves`: whether the model is compiled in the two halves it declares, for a rule that looks at its features.
+    """
 
     name: str
     why: str
     layers: tuple[str, ...] = ()
+    halves: bool = False
 
     def fused(self, model: nn.Module, example: torch.Tensor, batch_size: int) -> FusedNet | None:
         """The compiled twin of a module, in this process; None if this kernel has none."""
@@ -36,16 +42,20 @@ class Kernel:
             raise RuntimeError(f"the run's kernel {self.name} is not to be had in this process: {found}")
         if found.name != self.name:
             raise RuntimeError(f"the run's kernel is {self.name}, this process has {found.name}")
-        return FusedNet(model, program_of(model, example), batch_size, found)
+        return _twin(model, _program(model, example, self.halves), batch_size, found)
 
 
 @dataclass(frozen=True)
 class Obstacles:
-    """Why a run cannot have a fast path at all, none that is compiled, or none that puts steps off (None: it can)."""
+    """Why a run cannot have a fast path at all, none that is compiled, or none that puts steps off (None: it can).
+
+    `halves` is no obstacle but a condition: the kernels must know both halves of the model, since the rule looks at features.
+    """
 
     any: str | None = None
     compiled: str | None = None
     lazy: str | None = None
+    halves: bool = False
 
 
 PLAIN = Kernel("plain", "plain PyTorch steps, as told")
@@ -70,7 +80,7 @@ def _fastest(model: nn.Module, example: torch.Tensor, batch_size: int, device: s
         return Kernel("plain", obstacles.any)
     found = _compiled(model, example, batch_size, obstacles)
     if isinstance(found, Library):
-        return Kernel(found.name, "compiled kernels")
+        return Kernel(found.name, "compiled kernels", halves=obstacles.halves)
     if obstacles.lazy is not None:
         return Kernel("plain", f"{found}, and {obstacles.lazy}")
     layers = large_linears(model, example)
@@ -84,7 +94,7 @@ def _compiled(model: nn.Module, example: torch.Tensor, batch_size: int, obstacle
     if obstacles.compiled is not None:
         return obstacles.compiled
     try:
-        program = program_of(model, example)
+        program = _program(model, example, obstacles.halves)
     except Unknown as error:
         return f"the model is not a list of layers that the kernels know ({error})"
     found = library()
@@ -93,12 +103,39 @@ def _compiled(model: nn.Module, example: torch.Tensor, batch_size: int, obstacle
     return found
 
 
-def _differs(model: nn.Module, program: Program, example: torch.Tensor, batch_size: int, found: Library) -> bool:
+def _program(model: nn.Module, example: torch.Tensor, halves: bool) -> Program | Halves:
+    return halves_program(model, example) if halves else program_of(model, example)
+
+
+def _twin(model: nn.Module, program: Program | Halves, batch_size: int, found: Library) -> FusedNet:
+    if isinstance(program, Halves):
+        return FusedHalves(model, program, batch_size, found)
+    return FusedNet(model, program, batch_size, found)
+
+
+def _differs(model: nn.Module, program: Program | Halves, example: torch.Tensor, batch_size: int, found: Library) -> bool:
     """Whether the compiled forward pass gives something else than the model (it never should)."""
     was_training = model.training
+    model.eval()
     with torch.inference_mode():
-        wanted = model.eval()(example)
-        model.train(was_training)
-        got = FusedNet(model, program, batch_size, found)(example)
-    close = wanted.shape == got.shape and torch.allclose(wanted, got, rtol=0, atol=CLOSE * float(wanted.abs().max() + 1))
-    return not close
+        if isinstance(program, Halves):
+            parts = declared(model)
+            features = parts.features(parts.prepare(example))
+            lower, upper = Part(program.lower, batch_size, found), Part(program.upper, batch_size, found)
+            pairs = [
+                (features, _run(lower, model, program.lower.prepare(example))),
+                (parts.classifier(features), _run(upper, model, features)),
+            ]
+        else:
+            pairs = [(model(example), FusedNet(model, program, batch_size, found)(example))]
+    model.train(was_training)
+    return not all(_close(*pair) for pair in pairs)
+
+
+def _run(part: Part, model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    part.begin(dict(model.named_parameters()))
+    return part.forward(x.contiguous())
+
+
+def _close(wanted: torch.Tensor, got: torch.Tensor) -> bool:
+    return wanted.shape == got.shape and torch.allclose(wanted, got, rtol=0, atol=CLOSE * float(wanted.abs().max() + 1))

@@ -1,70 +1,149 @@
-"""A module bound to the compiled kernels: trained and run where its parameters lie, without autograd or an optimiser."""
+"""A module's compiled twin: trained and run where its parameters lie, without an optimiser.
+
+Where the loss is all that a rule looks at, a whole epoch is one call. A rule that looks at outputs or features gets them batch
+by batch, as leaves of a small graph of its own: what it makes of them (`Term`) is differentiated by torch, the rest, from the
+gradients of outputs and features on, by the kernels.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import weakref
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import nn
 
 from fedgsp.core.tensors import Tensors
 from fedgsp.fast.build import Library
-from fedgsp.fast.program import Program
+from fedgsp.fast.part import Part, Step
+from fedgsp.fast.program import Halves, Program
+from fedgsp.models.split import Seen
+
+Term = Callable[[Seen, torch.Tensor], torch.Tensor | None]
+"""What is minimised beside the loss, a function of what is seen of a batch and of its labels; None for nothing."""
 
 
 class FusedNet:
-    """One module's compiled twin. The kernels work on the module's own memory, so that everything else sees its weights."""
+    """The twin of a whole model, in one part."""
 
     def __init__(self, model: nn.Module, program: Program, batch_size: int, library: Library) -> None:
-        self._program, self._code = program, library.code
-        parameters = dict(model.named_parameters())
-        names = [name for layer in program.layers for name in (layer.weight, layer.bias)]
-        self._parameters = [None if name is None else parameters[name] for name in names]
-        self._names = names
-        numbers = np.array([layer.numbers() for layer in program.layers], dtype=np.int32)
-        self._net = self._code.fedgsp_new(numbers.ctypes.data, len(program.layers), batch_size)
-        if not self._net:
-            raise MemoryError("not enough memory for the fast path's buffers")
-        weakref.finalize(self, self._code.fedgsp_free, self._net)
-        self._classes = program.layers[-1].cout
-        self._in_use: list[Any] = []  # what the kernels point at between `begin` and `end`
+        self._weights = dict(model.named_parameters())
+        self._prepare = program.prepare
+        self._part = Part(program, batch_size, library)
+        self._batch_size, self._library = batch_size, library
+        self._still: Part | None = None
 
-    def begin(self, reference: Tensors | None = None) -> None:
-        """Take the module's weights as they are now; `reference` is what they are pulled to, by name."""
-        weights, held, anchors = _pointers(self._parameters), None, None
-        if reference is not None:
-            held = [None if name is None else reference[name].contiguous() for name in self._names]
-            anchors = _pointers(held)
-        self._in_use = [weights, held, anchors]
-        self._code.fedgsp_begin(self._net, weights, anchors)
-
-    def train(self, x: torch.Tensor, y: torch.Tensor, size: int, lr: float, decay: float, mu: float) -> float:
-        """SGD over these samples in order, `size` a step; the sum of the losses met."""
-        with torch.no_grad():
-            ready, labels = self._program.prepare(x).contiguous(), y.contiguous()
-        sum_: float = self._code.fedgsp_train(
-            self._net, ready.data_ptr(), labels.data_ptr(), len(y), ready[0].numel(), size, lr, decay, mu
-        )
-        return sum_
+    def begin(self, step: Step) -> None:
+        """Take the module's weights as they are now, for steps of this kind."""
+        self._part.begin(self._weights, step)
 
     def end(self) -> bool:
         """Bring what the kernels keep in a layout of their own back into the module; whether all weights are finite."""
-        finite = bool(self._code.fedgsp_end(self._net))
-        self._in_use = []
-        return finite
+        return self._part.end()
+
+    def ready(self, x: torch.Tensor) -> torch.Tensor:
+        """Samples as the first layer takes them."""
+        with torch.no_grad():
+            return self._prepare(x).contiguous()
+
+    def train(self, x: torch.Tensor, y: torch.Tensor, size: int) -> float:
+        """SGD over these samples in order, `size` a step; the sum of the losses met."""
+        return self._part.train(self.ready(x), y.contiguous(), size)
+
+    def frozen(self, weights: Tensors, ready: torch.Tensor) -> torch.Tensor:
+        """What this model with other weights would give: outputs, or features if those are looked at."""
+        if self._still is None:
+            self._still = Part(self._part.program, self._batch_size, self._library)
+        kept = {name: tensor.contiguous() for name, tensor in weights.items()}
+        self._still.begin(kept)
+        return self._still.forward(ready)
+
+    def step(self, ready: torch.Tensor, y: torch.Tensor, frozen: dict[str, torch.Tensor], term: Term) -> float:
+        """One step on one batch; the sum of its losses."""
+        outputs = self._part.forward(ready)
+        sum_, slopes = self._part.loss(outputs, y)
+        _differentiate(term(Seen(outputs.requires_grad_(), None, frozen), y))
+        self._part.backward(_sum(slopes, outputs.grad), ready)
+        return sum_
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The module's outputs, with the weights of the moment."""
-        ready = self._program.prepare(x).contiguous()
-        outputs = torch.empty(len(x), self._classes)
-        pointers = _pointers(self._parameters)
-        self._code.fedgsp_begin(self._net, pointers, None)
-        self._code.fedgsp_forward(self._net, ready.data_ptr(), len(ready), ready[0].numel(), outputs.data_ptr())
-        return outputs
+        self._part.begin(self._weights)
+        return self._part.forward(self._prepare(x).contiguous())
 
 
-def _pointers(tensors: list[Any]) -> Any:
-    return (ctypes.c_void_p * len(tensors))(*[None if tensor is None else tensor.data_ptr() for tensor in tensors])
+class FusedHalves(FusedNet):
+    """The twin of a model in two parts, for rules that look at features or put something between."""
+
+    def __init__(self, model: nn.Module, halves: Halves, batch_size: int, library: Library) -> None:
+        super().__init__(model, halves.lower, batch_size, library)
+        self._model, self._between = model, halves.between
+        self._upper = Part(halves.upper, batch_size, library, deep=True)
+        torchs = {id(p) for p in halves.between.parameters()} if halves.between is not None else set()
+        self._loose = {name: p for name, p in self._weights.items() if id(p) in torchs}
+        self._way = Step(0.0)
+
+    def begin(self, step: Step) -> None:
+        """Take the module's weights as they are now, for steps of this kind."""
+        super().begin(step)
+        self._upper.begin(self._weights, step)
+        self._way = step
+
+    def end(self) -> bool:
+        """Bring what the kernels keep in a layout of their own back into the module; whether all weights are finite."""
+        sound = [self._part.end(), self._upper.end(), *(bool(p.sum().isfinite()) for p in self._loose.values())]
+        return all(sound)
+
+    def train(self, x: torch.Tensor, y: torch.Tensor, size: int) -> float:
+        """Only whole models are trained without a look at their features."""
+        raise NotImplementedError
+
+    def step(self, ready: torch.Tensor, y: torch.Tensor, frozen: dict[str, torch.Tensor], term: Term) -> float:
+        """One step on one batch; the sum of its losses."""
+        features = self._part.forward(ready).requires_grad_()
+        passed = features if self._between is None else self._between(features, **frozen)
+        into = passed.detach().contiguous()
+        outputs = self._upper.forward(into)
+        sum_, slopes = self._upper.loss(outputs, y)
+        _differentiate(term(Seen(outputs.requires_grad_(), features, frozen), y))
+        back = self._upper.backward(_sum(slopes, outputs.grad), into)
+        assert back is not None
+        if self._between is not None:
+            passed.backward(back)
+            self._step_between()
+            assert features.grad is not None
+            back = features.grad
+        else:
+            back = _sum(back, features.grad)
+        self._part.backward(back.contiguous(), ready)
+        return sum_
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The module's outputs, with the weights of the moment; the module itself knows what to put between its halves."""
+        if self._between is not None:
+            outputs: torch.Tensor = self._model(x)
+            return outputs
+        self._upper.begin(self._weights)
+        return self._upper.forward(super().__call__(x))
+
+    def _step_between(self) -> None:
+        """The same step for the parameters that torch differentiates."""
+        way = self._way
+        with torch.no_grad():
+            for name, parameter in self._loose.items():
+                if parameter.grad is None:
+                    continue
+                gradient, parameter.grad = parameter.grad, None
+                if way.decay or way.mu:
+                    gradient = gradient.add(parameter, alpha=way.decay + way.mu)
+                if way.anchor is not None:
+                    gradient = gradient.sub(way.anchor[name], alpha=way.constant)
+                parameter.sub_(gradient, alpha=way.lr)
+
+
+def _differentiate(term: torch.Tensor | None) -> None:
+    if term is not None and term.requires_grad:
+        term.backward()  # type: ignore[no-untyped-call]
+
+
+def _sum(slopes: torch.Tensor, more: torch.Tensor | None) -> torch.Tensor:
+    return slopes if more is None else slopes.add_(more)

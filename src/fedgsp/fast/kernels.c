@@ -1,5 +1,6 @@
 /* One client's SGD on a feed-forward network: convolutions (stride 1) with ReLU and max-pool, then linear layers, softmax
  * cross-entropy. No gradient of a weight is ever stored: the backward pass updates the weights where it computes the step.
+ * A network may also be a part of a larger one: then outputs go out and their gradients come in, one batch at a time.
  *
  * Written with the vector extension of GCC and Clang, without reassociation: the order of every sum is the one written here, so
  * the bits depend on this text and the vector width only, never on the batch's neighbours, the worker or the run.
@@ -62,12 +63,12 @@ typedef struct {
     Active *active;             /* (cout, batch * oh * ow) */
     int32_t *counts;
     float *w, *b;               /* torch's weights */
-    const float *aw, *ab;       /* what they are pulled to, or NULL */
+    const float *aw, *ab;       /* a constant that every step adds `pull` times, or NULL */
     float *packed_anchor;
 } Node;
 
 typedef struct {
-    int n, batch, classes;
+    int n, batch;
     Node *nodes;
     float *scratch; /* one sample's outputs before the pool */
     void **owned;
@@ -102,7 +103,8 @@ void fedgsp_free(Net *net) {
     free(net);
 }
 
-Net *fedgsp_new(const Layer *layers, int n, int batch) {
+/* `deep`: whether the gradient of the inputs is wanted as well (of a first layer that is linear) */
+Net *fedgsp_new(const Layer *layers, int n, int batch, int deep) {
     Net *net = calloc(1, sizeof *net);
     if (!net) return NULL;
     net->n = n;
@@ -142,11 +144,10 @@ Net *fedgsp_new(const Layer *layers, int n, int batch) {
             o->out = s->cout;
             if (!(o->x = own(net, 4 * batch * o->in)) || !(o->y = own(net, 4 * batch * o->out))) goto fail;
             if (!(o->dy = own(net, 4 * batch * o->out))) goto fail;
-            if (i && !(o->dx = own(net, 4 * batch * o->in))) goto fail;
+            if ((i || deep) && !(o->dx = own(net, 4 * batch * o->in))) goto fail;
             if (!(o->counts = own(net, 4 * (o->out + ROWS)))) goto fail;
         }
     }
-    net->classes = (int)net->nodes[n - 1].out;
     if (!(net->scratch = own(net, scratch + 64))) goto fail;
     return net;
 fail:
@@ -299,12 +300,22 @@ INLINE void gather(const int K, const int V, vec *acc, const float *base, int64_
     }
 }
 
-INLINE void step_row(const int V, const vec *acc, float *w, const float *anchor, float lr, float keep, float pull) {
+/* w - (shrink w - pull a): what is taken away is small beside w, so that little is lost */
+INLINE vec drawn(vec w, const float *anchor, float shrink, float pull) {
+    if (anchor) return w - (splat(shrink) * w - splat(pull) * load(anchor));
+    if (shrink != 0.f) return w - splat(shrink) * w;
+    return w;
+}
+INLINE float drawn_one(float w, const float *anchor, float shrink, float pull) {
+    if (anchor) return w - (shrink * w - pull * *anchor);
+    if (shrink != 0.f) return w - shrink * w;
+    return w;
+}
+
+INLINE void step_row(const int V, const vec *acc, float *w, const float *anchor, float lr, float shrink, float pull) {
     UNROLL for (int v = 0; v < V; v++) {
-        vec new = load(w + v * LANES);
-        if (keep != 1.f) new *= splat(keep);
-        if (anchor) new += splat(pull) * load(anchor + v * LANES);
-        store(w + v * LANES, new - splat(lr) * acc[v]);
+        const vec row = drawn(load(w + v * LANES), anchor ? anchor + v * LANES : NULL, shrink, pull);
+        store(w + v * LANES, row - splat(lr) * acc[v]);
     }
 }
 
@@ -376,7 +387,7 @@ static void conv_list(Node *o, int b, const float *dy, int64_t dy_sample, int64_
 }
 
 /* the step itself, from the lists */
-static void conv_step(Node *o, int b, float lr, float keep, float pull) {
+static void conv_step(Node *o, int b, float lr, float shrink, float pull) {
     const Layer *s = &o->s;
     const int line = o->line;
     const int64_t wide = (int64_t)(s->w + 2 * s->pw) * o->cip, taps = (int64_t)s->kh * line;
@@ -387,9 +398,9 @@ static void conv_step(Node *o, int b, float lr, float keep, float pull) {
         if (o->b) {
             float sum = 0.f;
             for (int k = 0; k < n; k++) sum += list[k].g;
-            o->b[co] = o->b[co] * keep + (o->ab ? pull * o->ab[co] : 0.f) - lr * sum;
+            o->b[co] = drawn_one(o->b[co], o->ab ? o->ab + co : NULL, shrink, pull) - lr * sum;
         }
-        if (!n && keep == 1.f) continue;
+        if (!n && shrink == 0.f && !o->aw) continue;
         for (int ky = 0; ky < s->kh;) {
             const int rows = s->kh - ky;
             for (int done = 0; done < line;) {
@@ -399,7 +410,7 @@ static void conv_step(Node *o, int b, float lr, float keep, float pull) {
 #define RUN(K, V) { \
     vec acc[K * V]; \
     gather(K, V, acc, x, wide, list, n); \
-    for (int y = 0; y < K; y++) step_row(V, acc + y * V, w + y * line, anchor ? anchor + y * line : NULL, lr, keep, pull); \
+    for (int y = 0; y < K; y++) step_row(V, acc + y * V, w + y * line, anchor ? anchor + y * line : NULL, lr, shrink, pull); \
     done += V * LANES; \
     if (done >= line) ky += K; \
     continue; }
@@ -491,9 +502,9 @@ INLINE void spread(const int R, int b, int64_t in, float *const *w, const float 
     for (; j < b; j++) spread_tile(R, 1, in, w, g + j, b, dx + j * in);
 }
 
-/* W <- keep W + pull A - sum of g x, for R rows and b samples; g has b values a row */
+/* W <- W - shrink W + pull A - sum of g x, for R rows and b samples; g has b values a row */
 INLINE void update_tile(const int R, const int b, int64_t in, float *const *w, const float *const *anchor, const float *g,
-                        const float *x, float keep, float pull) {
+                        const float *x, float shrink, float pull) {
     int64_t k = 0;
     for (; k + LANES <= in; k += LANES) {
         vec sum[ROWS];
@@ -503,25 +514,22 @@ INLINE void update_tile(const int R, const int b, int64_t in, float *const *w, c
             UNROLL for (int r = 0; r < R; r++) sum[r] += splat(g[r * b + j]) * sample;
         }
         UNROLL for (int r = 0; r < R; r++) {
-            vec row = load(w[r] + k);
-            if (keep != 1.f) row *= splat(keep);
-            if (anchor) row += splat(pull) * load(anchor[r] + k);
-            store(w[r] + k, row - sum[r]);
+            store(w[r] + k, drawn(load(w[r] + k), anchor ? anchor[r] + k : NULL, shrink, pull) - sum[r]);
         }
     }
     for (; k < in; k++)
         UNROLL for (int r = 0; r < R; r++) {
             float sum = 0.f;
             for (int j = 0; j < b; j++) sum += g[r * b + j] * x[j * in + k];
-            w[r][k] = w[r][k] * keep + (anchor ? pull * anchor[r][k] : 0.f) - sum;
+            w[r][k] = drawn_one(w[r][k], anchor ? anchor[r] + k : NULL, shrink, pull) - sum;
         }
 }
 
-static void linear_backward(Node *o, int b, float lr, float keep, float pull) {
+static void linear_backward(Node *o, int b, float lr, float shrink, float pull) {
     const int64_t in = o->in, out = o->out;
     int32_t *rows = o->counts;
     int64_t n = 0;
-    const int every = keep != 1.f;
+    const int every = shrink != 0.f || o->aw;
     for (int64_t r = 0; r < out; r++) {
         int any = every;
         float sum = 0.f;
@@ -531,7 +539,7 @@ static void linear_backward(Node *o, int b, float lr, float keep, float pull) {
             sum += g;
         }
         if (any) rows[n++] = (int32_t)r;
-        if (o->b && any) o->b[r] = o->b[r] * keep + (o->ab ? pull * o->ab[r] : 0.f) - lr * sum;
+        if (o->b && any) o->b[r] = drawn_one(o->b[r], o->ab ? o->ab + r : NULL, shrink, pull) - lr * sum;
     }
     if (o->dx) memset(o->dx, 0, 4 * b * in);
     float g[ROWS * b], step[ROWS * b];
@@ -549,8 +557,8 @@ static void linear_backward(Node *o, int b, float lr, float keep, float pull) {
         }
 #define RUN(R) { \
     if (o->dx) spread(R, b, in, w, g, o->dx); \
-    if (b == FOLD) update_tile(R, FOLD, in, w, anchor, step, o->x, keep, pull); \
-    else update_tile(R, b, in, w, anchor, step, o->x, keep, pull); }
+    if (b == FOLD) update_tile(R, FOLD, in, w, anchor, step, o->x, shrink, pull); \
+    else update_tile(R, b, in, w, anchor, step, o->x, shrink, pull); }
         if (many == ROWS) RUN(ROWS)
         else for (int q = 0; q < many; q++) {
             float **const w_all = w;
@@ -647,11 +655,11 @@ static void run_forward(Net *net, int b) {
     }
 }
 
-static void run_backward(Net *net, int b, float lr, float keep, float pull) {
+static void run_backward(Net *net, int b, float lr, float shrink, float pull) {
     for (int i = net->n - 1; i >= 0; i--) {
         Node *o = &net->nodes[i], *before = i ? o - 1 : NULL;
         if (o->s.kind == LINEAR) {
-            linear_backward(o, b, lr, keep, pull);
+            linear_backward(o, b, lr, shrink, pull);
             if (before && before->s.kind == CONV) flatten(before, o->dx, before->dy, b, 1);
             else if (before)
                 for (int64_t k = 0; k < b * o->in; k++) before->dy[k] = before->s.relu && o->x[k] <= 0.f ? 0.f : o->dx[k];
@@ -667,16 +675,16 @@ static void run_backward(Net *net, int b, float lr, float keep, float pull) {
         }
         if (i) conv_input_gradient(o, b, dy, sample, row);
         else conv_list(o, b, dy, sample, row);
-        conv_step(o, b, lr, keep, pull);
+        conv_step(o, b, lr, shrink, pull);
     }
 }
 
-static double softmax_loss(Node *o, const int64_t *labels, int b) {
-    const int64_t classes = o->out;
+/* the sum of the losses of b rows of outputs, and the gradient of their mean */
+static double softmax_loss(const float *outputs, float *slopes, int64_t classes, const int64_t *labels, int b) {
     double sum = 0.;
     for (int j = 0; j < b; j++) {
-        const float *y = o->y + j * classes;
-        float *g = o->dy + j * classes, most = y[0], norm = 0.f;
+        const float *y = outputs + j * classes;
+        float *g = slopes + j * classes, most = y[0], norm = 0.f;
         for (int64_t k = 1; k < classes; k++) most = y[k] > most ? y[k] : most;
         for (int64_t k = 0; k < classes; k++) norm += g[k] = expf(y[k] - most);
         sum += logf(norm) - (y[labels[j]] - most);
@@ -685,27 +693,49 @@ static double softmax_loss(Node *o, const int64_t *labels, int b) {
     return sum;
 }
 
+/* a step is  w <- w - shrink w + pull a - lr (gradient): how much is lost to weight decay and a pull of strength mu */
+static float lost(float lr, float decay, float mu) { return (float)((double)lr * ((double)decay + mu)); }
+
 /* SGD over n samples in the order given, `size` a step; returns the sum of the losses met on the way */
-double fedgsp_train(Net *net, const float *x, const int64_t *labels, int64_t n, int64_t sample, int size, float lr, float decay, float mu) {
+double fedgsp_train(Net *net, const float *x, const int64_t *labels, int64_t n, int64_t sample, int size, float lr, float decay,
+                    float mu, float constant) {
     Node *last = &net->nodes[net->n - 1];
-    const float keep = (float)(1. - (double)lr * ((double)decay + mu)), pull = lr * mu;
+    const float shrink = lost(lr, decay, mu), pull = lr * constant;
     double sum = 0.;
     for (int64_t at = 0; at < n; at += size) {
         const int b = n - at < size ? (int)(n - at) : size;
         take(net, x + at * sample, b);
         run_forward(net, b);
-        sum += softmax_loss(last, labels + at, b);
-        run_backward(net, b, lr, keep, pull);
+        sum += softmax_loss(last->y, last->dy, last->out, labels + at, b);
+        run_backward(net, b, lr, shrink, pull);
     }
     return sum;
 }
 
+/* outputs as torch has them; what the last batch left behind is what `fedgsp_backward` goes by */
 void fedgsp_forward(Net *net, const float *x, int64_t n, int64_t sample, float *outputs) {
     const Node *last = &net->nodes[net->n - 1];
+    const int image = last->s.kind == CONV;
+    const int64_t out = image ? (int64_t)last->oh * last->ow * last->s.cout : last->out;
     for (int64_t at = 0; at < n; at += net->batch) {
         const int b = n - at < net->batch ? (int)(n - at) : net->batch;
         take(net, x + at * sample, b);
         run_forward(net, b);
-        memcpy(outputs + at * last->out, last->y, 4 * b * last->out);
+        if (image) flatten(last, outputs + at * out, last->y, b, 0);
+        else memcpy(outputs + at * out, last->y, 4 * b * out);
     }
+}
+
+double fedgsp_loss(const float *outputs, float *slopes, int64_t classes, const int64_t *labels, int b) {
+    return softmax_loss(outputs, slopes, classes, labels, b);
+}
+
+/* the step of the batch that went forward last, from the gradients of its outputs; those of its inputs go to dx, if wanted */
+void fedgsp_backward(Net *net, float *slopes, int b, float lr, float decay, float mu, float constant, float *dx) {
+    Node *first = &net->nodes[0], *last = &net->nodes[net->n - 1];
+    if (last->s.kind == CONV) flatten(last, slopes, last->dy, b, 1);
+    else
+        for (int64_t k = 0; k < b * last->out; k++) last->dy[k] = last->s.relu && last->y[k] <= 0.f ? 0.f : slopes[k];
+    run_backward(net, b, lr, lost(lr, decay, mu), lr * constant);
+    if (dx) memcpy(dx, first->dx, 4 * b * first->in);
 }

@@ -16,7 +16,7 @@ from torch import fx, nn
 from torch.nn import functional
 
 from fedgsp.core.errors import InputError
-from fedgsp.models.split import halves_of
+from fedgsp.models.split import as_it_is, declared, halves_of
 
 CONV, LINEAR = 1, 2
 LARGEST_POOL = 15
@@ -55,15 +55,45 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class Program:
-    """Layers in order, and what happens to a batch before the first."""
+    """Layers in order, what happens to a batch before the first, and the shape of what the last gives for one sample."""
 
     layers: tuple[LayerSpec, ...]
     prepare: Callable[[torch.Tensor], torch.Tensor]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The two halves of a model, and the module of torch that stands between them, if one does (see `models/split.py`)."""
+
+    lower: Program
+    upper: Program
+    between: nn.Module | None
 
 
 def program_of(model: nn.Module, example: torch.Tensor) -> Program:
     """The layers of a model for batches like `example` (at least one sample); raises `Unknown` with the reason."""
     prepare, body, prefixes = _before_and_body(model, example)
+    layers, shape = _read(body, _ready_shape(prepare, example), prefixes)
+    _check_end(layers)
+    _check_parameters(model, layers, None)
+    return Program(layers, prepare, shape)
+
+
+def halves_program(model: nn.Module, example: torch.Tensor) -> Halves:
+    """The same for the two halves that a model declares, one by one."""
+    halves = declared(model)
+    lower, shape = _read(nn.Sequential(halves.features), _ready_shape(halves.prepare, example), ("features",))
+    upper, end = _read(nn.Sequential(halves.classifier), shape, ("classifier",))
+    _check_end(upper)
+    if not lower or upper[0].kind != LINEAR:
+        raise Unknown("its features have no layer, or its classifier begins with another than a linear one")
+    _check_parameters(model, (*lower, *upper), halves.between)
+    return Halves(Program(lower, halves.prepare, shape), Program(upper, as_it_is, end), halves.between)
+
+
+def _ready_shape(prepare: Callable[[torch.Tensor], torch.Tensor], example: torch.Tensor) -> tuple[int, ...]:
+    """The shape of a sample before the first layer."""
     with torch.no_grad():
         ready = prepare(example)
         alone = torch.cat([prepare(example[i : i + 1]) for i in range(len(example))])
@@ -71,21 +101,38 @@ def program_of(model: nn.Module, example: torch.Tensor) -> Program:
         raise Unknown("what it does to a sample before the first layer depends on the rest of the batch")
     if ready.dtype != torch.float32:
         raise Unknown("its inputs are not numbers but tokens")
+    return tuple(ready.shape[1:])
+
+
+def _read(
+    body: nn.Module, shape: tuple[int, ...], prefixes: tuple[str, ...]
+) -> tuple[tuple[LayerSpec, ...], tuple[int, ...]]:  # fmt: skip
+    """(the layers of what is traced, the shape they end with)."""
     try:
         graph = fx.Tracer().trace(body)
     except Exception as error:
         raise Unknown(f"it cannot be traced ({type(error).__name__})") from error
-    reader = _Reader(dict(body.named_modules()), tuple(ready.shape[1:]), prefixes)
+    reader = _Reader(dict(body.named_modules()), shape, prefixes)
     for node in graph.nodes:
         reader.read(node)
-    layers = reader.finished()
+    return reader.finished(), reader.shape
+
+
+def _check_end(layers: tuple[LayerSpec, ...]) -> None:
+    if not layers or layers[-1].kind != LINEAR or layers[-1].relu:
+        raise Unknown("its last layer is not linear")
+
+
+def _check_parameters(model: nn.Module, layers: tuple[LayerSpec, ...], between: nn.Module | None) -> None:
+    """Every parameter belongs to one layer (or to what torch does between the halves) and is trained."""
     used = [name for layer in layers for name in (layer.weight, layer.bias) if name is not None]
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    if sorted(used) != sorted(parameters) or len({id(p) for p in parameters.values()}) != len(used):
+    torchs = {id(p) for p in between.parameters()} if between is not None else set()
+    ours = [name for name, p in parameters.items() if id(p) not in torchs]
+    if sorted(used) != sorted(ours) or len({id(parameters[name]) for name in ours}) != len(used):
         raise Unknown("it has parameters outside its layers, or shared by several")
     if any(not p.requires_grad or p.dtype != torch.float32 for p in parameters.values()) or list(model.buffers()):
         raise Unknown("it has frozen parameters, buffers, or other numbers than float32")
-    return Program(layers, prepare)
 
 
 def _before_and_body(
@@ -98,7 +145,7 @@ def _before_and_body(
         except InputError as error:
             raise Unknown("its forward is not classifier(features(x))") from error
         return halves.prepare, nn.Sequential(halves.features, halves.classifier), ("features", "classifier")
-    return _as_it_is, nn.Sequential(model), ("",)
+    return as_it_is, nn.Sequential(model), ("",)
 
 
 @dataclass
@@ -131,9 +178,7 @@ class _Reader:
             self._call(node)
 
     def finished(self) -> tuple[LayerSpec, ...]:
-        """The layers, checked as a whole."""
-        if not self.layers or self.layers[-1].kind != LINEAR or self.layers[-1].relu:
-            raise Unknown("its last layer is not linear")
+        """The layers, each checked in its place."""
         for number, layer in enumerate(self.layers):
             if layer.kind == CONV:
                 (kh, kw), (h, w) = layer.kernel, layer.size
@@ -227,10 +272,6 @@ class _Reader:
         for size in self.shape:
             flat *= size
         self.shape = (flat,)
-
-
-def _as_it_is(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def _both(value: Any) -> tuple[Any, Any]:

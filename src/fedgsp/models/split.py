@@ -16,12 +16,16 @@ parameters: model(x) == model.classifier(model.features(model.prepare(x))). Ever
 
         def forward(self, x):
             return self.classifier(self.features(x))
+
+What a rule puts between the halves (Fusion's operator) is a third module, `between`, which takes the features and, by name,
+those of frozen extractors: model(x) == model.classifier(model.between(model.features(x), name=...)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import nn
@@ -31,14 +35,32 @@ from fedgsp.core.errors import InputError
 FEATURES = "features."
 """What the names of a split model's feature tensors begin with."""
 
+Level = Literal["loss", "logits", "features"]
+"""How deep a rule looks into the model: at nothing but the loss, at the outputs, or at features and outputs."""
+
+
+@dataclass
+class Seen:
+    """One batch as a rule sees it: the model's outputs, its features if the rule looks at those, and what frozen models with
+    names of the rule's own make of the same samples (their features where the rule looks at features, else their outputs)."""
+
+    outputs: torch.Tensor
+    features: torch.Tensor | None = None
+    frozen: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def compared(self) -> torch.Tensor:
+        """What stands against `frozen`: the features if they are looked at, else the outputs; flat (b, d)."""
+        return (self.outputs if self.features is None else self.features).flatten(1)
+
 
 @dataclass(frozen=True)
 class Split:
-    """The two halves of a model, and what happens to a batch before the first."""
+    """The two halves of a model, what happens to a batch before the first, and what stands between them, if anything does."""
 
     prepare: Callable[[torch.Tensor], torch.Tensor]
     features: nn.Module
     classifier: nn.Module
+    between: nn.Module | None = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """What the model gives."""
@@ -60,13 +82,24 @@ def halves_of(model: nn.Module, example: torch.Tensor, who: str) -> Split:
             f"{who} needs a model whose parameters all belong to 'features' or 'classifier'; '{outside[0]}' of "
             f"{type(model).__name__} does not."
         )
-    prepare = getattr(model, "prepare", None)
-    halves = Split(prepare if callable(prepare) else _as_it_is, found[0], found[1])  # type: ignore[arg-type]
+    halves = declared(model)
     _check_forward(model, halves, example, who)
     return halves
 
 
-def _as_it_is(x: torch.Tensor) -> torch.Tensor:
+def declared(model: nn.Module) -> Split:
+    """The halves that a model declares, taken at its word."""
+    features, classifier, between = (getattr(model, name, None) for name in ("features", "classifier", "between"))
+    assert isinstance(features, nn.Module)
+    assert isinstance(classifier, nn.Module)
+    prepare = getattr(model, "prepare", None)
+    return Split(
+        prepare if callable(prepare) else as_it_is, features, classifier, between if isinstance(between, nn.Module) else None
+    )  # fmt: skip
+
+
+def as_it_is(x: torch.Tensor) -> torch.Tensor:
+    """What happens to a batch where nothing does."""
     return x
 
 
