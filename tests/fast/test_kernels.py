@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -15,18 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
+from visits import compiled, seeded, trained
 
 from fedgsp.client import SGD, Prox
-from fedgsp.client.rules import obstacles
-from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Stop
-from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import clone, digest
 from fedgsp.data.build import from_arrays
 from fedgsp.data.federated import FederatedData
-from fedgsp.fast import Kernel, choose
+from fedgsp.fast import Kernel
 from fedgsp.fast.build import Library, library
-from fedgsp.models import classification, leaf_cnn, small_cnn
+from fedgsp.models import leaf_cnn, small_cnn
 from fedgsp.models.state import model_tensors
 
 CLOSE = 1e-5
@@ -41,20 +37,6 @@ def federation(shape: tuple[int, ...], samples: int, classes: int = 10, seed: in
     return from_arrays(x, rng.integers(0, classes, samples), np.zeros(samples, int), ["one"], classes=classes, test_fraction=0)
 
 
-def trained(model: nn.Module, rule: SGD, data: FederatedData, kernel: Kernel) -> tuple[dict[str, torch.Tensor], float]:
-    """The model after one visit, and the loss that was reported."""
-    turn = Trainer(copy.deepcopy(model), rule, classification(), data, torch.device("cpu"), Seeds(3), kernel)
-    report = turn.visit(1, Stop(0, 0, 0), clone(model_tensors(turn.model)), {})
-    return clone(model_tensors(turn.model)), report.metrics["loss"]
-
-
-def compiled(model: nn.Module, rule: SGD, data: FederatedData) -> Kernel:
-    example = torch.from_numpy(np.asarray(data.features[:2]))
-    chosen = choose("on", model, example, batch_size=rule.batch_size, device="cpu", obstacles=obstacles(rule, classification()))
-    assert chosen.name.startswith("c-"), chosen.why
-    return chosen
-
-
 def difference(model: nn.Module, rule: SGD, data: FederatedData) -> float:
     """The largest difference between the two paths after an epoch, relative to the largest change."""
     before = clone(model_tensors(model))
@@ -63,12 +45,6 @@ def difference(model: nn.Module, rule: SGD, data: FederatedData) -> float:
     assert fast_loss == pytest.approx(plain_loss, rel=1e-5)
     change = max(float((plain[name] - before[name]).abs().max()) for name in plain)
     return max(float((plain[name] - fast[name]).abs().max()) for name in plain) / change
-
-
-def seeded(build: Callable[[], nn.Module]) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(7)
-        return build()
 
 
 class Functional(nn.Module):

@@ -52,6 +52,7 @@ class Trainer:
     def __post_init__(self) -> None:
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
         self.fused = self.kernel.fused(self.model, example, self.rule.batch_size)
+        self._reads_rows = self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
         self._own = model_tensors(self.model)
         self._model_bytes = total_bytes(self._own)
 
@@ -89,7 +90,8 @@ class Trainer:
         visit.state = bag.unpack(rule, stop.client, self.model, self.device)
         model_bytes = self._model_bytes if rule.hands_on else 0
         bytes_down = model_bytes + total_bytes(shared)
-        self.model.train()
+        if self.fused is None or watched:
+            self.model.train()
         rule.begin(visit)
         pull = rule.proximal(visit)
         if self.fused is not None:
@@ -133,9 +135,13 @@ class Trainer:
         return steps, seen, summed
 
     def _fused_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
-        """The same by the compiled kernels: one call for all batches gathered at once."""
+        """The same by the compiled kernels: one call for an epoch, or for all batches gathered at once."""
         size, steps, seen, summed = self.rule.batch_size, 0, 0, 0.0
         for order in self._orders(visit, rows):
+            if self._reads_rows:
+                summed += net.train_rows(order, self.data.labels[order].astype(np.int64), size)
+                steps, seen = steps + -(-len(order) // size), seen + len(order)
+                continue
             for x, y in self._batches(order, self._block()):
                 summed += net.train(x, y, size)
                 steps, seen = steps + -(-len(y) // size), seen + len(y)
@@ -147,8 +153,7 @@ class Trainer:
         term = partial(rule.term, visit)
         self.model.zero_grad(set_to_none=True)
         for order in self._orders(visit, rows):
-            for x, y in self._batches(order, self._block()):
-                ready, y = net.ready(x), y.contiguous()
+            for ready, y in self._ready(net, order):
                 frozen = {name: net.frozen(weights, ready) for name, weights in visit.frozen.items()}
                 for at in range(0, len(y), size):
                     part = slice(at, at + size)
@@ -158,6 +163,15 @@ class Trainer:
         if any(p.grad is not None for p in self.model.parameters()):
             raise RuntimeError(f"{type(rule).__name__}.term uses more than it sees of a batch: say it in 'objective'")
         return steps, seen, summed
+
+    def _ready(self, net: FusedNet, rows: NDArray[np.int64]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Samples as the kernels take them, and their labels, many batches at a time."""
+        if not self._reads_rows:
+            yield from ((net.ready(x), y.contiguous()) for x, y in self._batches(rows, self._block()))
+            return
+        for begin in range(0, len(rows), self._block()):
+            part = rows[begin : begin + self._block()]
+            yield net.read(part), torch.from_numpy(self.data.labels[part].astype(np.int64))
 
     def _block(self) -> int:
         """Samples gathered at once: whole batches."""

@@ -118,7 +118,9 @@ def _declared(code: ctypes.CDLL) -> ctypes.CDLL:
     code.fedgsp_begin.argtypes, code.fedgsp_begin.restype = [pointer, pointer, pointer], None
     code.fedgsp_end.argtypes, code.fedgsp_end.restype = [pointer], number
     code.fedgsp_train.argtypes = [pointer, pointer, pointer, whole, whole, number, real, real, real, real]
-    code.fedgsp_train.restype = ctypes.c_double
+    code.fedgsp_train_rows.argtypes = [pointer, pointer, pointer, pointer, whole, number, real, real, real, real]
+    code.fedgsp_train.restype = code.fedgsp_train_rows.restype = ctypes.c_double
+    code.fedgsp_fetch.argtypes, code.fedgsp_fetch.restype = [pointer, pointer, whole, pointer], None
     code.fedgsp_forward.argtypes, code.fedgsp_forward.restype = [pointer, pointer, whole, whole, pointer], None
     code.fedgsp_loss.argtypes, code.fedgsp_loss.restype = [pointer, pointer, whole, pointer, number], ctypes.c_double
     code.fedgsp_backward.argtypes = [pointer, pointer, number, real, real, real, real, pointer]

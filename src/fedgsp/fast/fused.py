@@ -8,13 +8,16 @@ gradients of outputs and features on, by the kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fedgsp.core.tensors import Tensors
 from fedgsp.fast.build import Library
-from fedgsp.fast.part import Part, Step
+from fedgsp.fast.part import Kept, Part, Step
 from fedgsp.fast.program import Halves, Program
 from fedgsp.models.split import Seen
 
@@ -31,6 +34,14 @@ class FusedNet:
         self._part = Part(program, batch_size, library)
         self._batch_size, self._library = batch_size, library
         self._still: Part | None = None
+        self._inputs = program.inputs
+        self._kept: Kept | None = None
+
+    def reads(self, features: NDArray[Any], divisor: float) -> bool:
+        """Whether the kernels can read a federation's samples where they are kept: then `train_rows` and `read` do."""
+        if self._inputs is not None and Kept.known(features):
+            self._kept = Kept(features, divisor, self._inputs, self._library)
+        return self._kept is not None
 
     def begin(self, step: Step) -> None:
         """Take the module's weights as they are now, for steps of this kind."""
@@ -45,9 +56,19 @@ class FusedNet:
         with torch.no_grad():
             return self._prepare(x).contiguous()
 
+    def read(self, rows: NDArray[np.int64]) -> torch.Tensor:
+        """Samples of these rows as the first layer takes them."""
+        assert self._kept is not None
+        return self._kept.read(rows)
+
     def train(self, x: torch.Tensor, y: torch.Tensor, size: int) -> float:
         """SGD over these samples in order, `size` a step; the sum of the losses met."""
         return self._part.train(self.ready(x), y.contiguous(), size)
+
+    def train_rows(self, rows: NDArray[np.int64], y: NDArray[np.int64], size: int) -> float:
+        """The same over the samples of these rows."""
+        assert self._kept is not None
+        return self._part.train_rows(self._kept, rows, y, size)
 
     def frozen(self, weights: Tensors, ready: torch.Tensor) -> torch.Tensor:
         """What this model with other weights would give: outputs, or features if those are looked at."""
@@ -95,6 +116,10 @@ class FusedHalves(FusedNet):
 
     def train(self, x: torch.Tensor, y: torch.Tensor, size: int) -> float:
         """Only whole models are trained without a look at their features."""
+        raise NotImplementedError
+
+    def train_rows(self, rows: NDArray[np.int64], y: NDArray[np.int64], size: int) -> float:
+        """Nor this way."""
         raise NotImplementedError
 
     def step(self, ready: torch.Tensor, y: torch.Tensor, frozen: dict[str, torch.Tensor], term: Term) -> float:

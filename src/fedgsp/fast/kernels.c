@@ -67,10 +67,20 @@ typedef struct {
     float *packed_anchor;
 } Node;
 
+typedef struct { /* where samples lie and what is done to them first; mirrored in fast/part.py */
+    const void *base;
+    int64_t sample;   /* numbers of one */
+    int32_t bytes;    /* whether they are bytes, else floats */
+    int32_t standard; /* whether each gets mean 0 and deviation 1 */
+    float divisor;    /* of every number */
+    float least;      /* added to the deviation */
+} Samples;
+
 typedef struct {
     int n, batch;
     Node *nodes;
     float *scratch; /* one sample's outputs before the pool */
+    float *samples; /* a batch of samples on their way from where they are kept */
     void **owned;
     int n_owned;
 } Net;
@@ -110,7 +120,7 @@ Net *fedgsp_new(const Layer *layers, int n, int batch, int deep) {
     net->n = n;
     net->batch = batch;
     net->nodes = calloc(n, sizeof *net->nodes);
-    net->owned = calloc(12 * n + 1, sizeof *net->owned);
+    net->owned = calloc(12 * n + 2, sizeof *net->owned);
     if (!net->nodes || !net->owned) goto fail;
     size_t scratch = 0;
     for (int i = 0; i < n; i++) {
@@ -149,6 +159,8 @@ Net *fedgsp_new(const Layer *layers, int n, int batch, int deep) {
         }
     }
     if (!(net->scratch = own(net, scratch + 64))) goto fail;
+    const size_t sample = layers[0].kind == CONV ? (size_t)layers[0].cin * layers[0].h * layers[0].w : (size_t)layers[0].cin;
+    if (!(net->samples = own(net, 4 * batch * sample))) goto fail;
     return net;
 fail:
     fedgsp_free(net);
@@ -696,18 +708,76 @@ static double softmax_loss(const float *outputs, float *slopes, int64_t classes,
 /* a step is  w <- w - shrink w + pull a - lr (gradient): how much is lost to weight decay and a pull of strength mu */
 static float lost(float lr, float decay, float mu) { return (float)((double)lr * ((double)decay + mu)); }
 
+static double step(Net *net, const int64_t *labels, int b, float lr, float shrink, float pull) {
+    Node *last = &net->nodes[net->n - 1];
+    run_forward(net, b);
+    const double sum = softmax_loss(last->y, last->dy, last->out, labels, b);
+    run_backward(net, b, lr, shrink, pull);
+    return sum;
+}
+
 /* SGD over n samples in the order given, `size` a step; returns the sum of the losses met on the way */
 double fedgsp_train(Net *net, const float *x, const int64_t *labels, int64_t n, int64_t sample, int size, float lr, float decay,
                     float mu, float constant) {
-    Node *last = &net->nodes[net->n - 1];
     const float shrink = lost(lr, decay, mu), pull = lr * constant;
     double sum = 0.;
     for (int64_t at = 0; at < n; at += size) {
         const int b = n - at < size ? (int)(n - at) : size;
         take(net, x + at * sample, b);
-        run_forward(net, b);
-        sum += softmax_loss(last->y, last->dy, last->out, labels + at, b);
-        run_backward(net, b, lr, shrink, pull);
+        sum += step(net, labels + at, b, lr, shrink, pull);
+    }
+    return sum;
+}
+
+static void standardise(float *x, int64_t n, float least) {
+    double sums[4] = {0., 0., 0., 0.}; /* in double, so that a blank sample becomes zero */
+    vec squares = splat(0.f);
+    float square = 0.f;
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4)
+        UNROLL for (int i = 0; i < 4; i++) sums[i] += x[k + i];
+    for (; k < n; k++) sums[0] += x[k];
+    const float mean = (float)(((sums[0] + sums[1]) + (sums[2] + sums[3])) / n);
+    for (k = 0; k + LANES <= n; k += LANES) {
+        const vec centred = load(x + k) - splat(mean);
+        store(x + k, centred);
+        squares += centred * centred;
+    }
+    for (; k < n; k++) {
+        x[k] -= mean;
+        square += x[k] * x[k];
+    }
+    const float deviation = sqrtf((total(squares) + square) / n) + least;
+    for (k = 0; k < n; k++) x[k] /= deviation;
+}
+
+/* one sample from where it is kept, as the first layer wants it */
+static void fetch(const Samples *from, int64_t row, float *to) {
+    const int64_t n = from->sample;
+    if (from->bytes) {
+        const uint8_t *stored = (const uint8_t *)from->base + row * n;
+        for (int64_t k = 0; k < n; k++) to[k] = (float)stored[k];
+    } else
+        memcpy(to, (const float *)from->base + row * n, 4 * n);
+    if (from->divisor != 1.f)
+        for (int64_t k = 0; k < n; k++) to[k] /= from->divisor;
+    if (from->standard) standardise(to, n, from->least);
+}
+
+void fedgsp_fetch(const Samples *from, const int64_t *rows, int64_t n, float *to) {
+    for (int64_t j = 0; j < n; j++) fetch(from, rows[j], to + j * from->sample);
+}
+
+/* the same over the samples in these rows, which are read where they are kept */
+double fedgsp_train_rows(Net *net, const Samples *from, const int64_t *rows, const int64_t *labels, int64_t n, int size, float lr,
+                         float decay, float mu, float constant) {
+    const float shrink = lost(lr, decay, mu), pull = lr * constant;
+    double sum = 0.;
+    for (int64_t at = 0; at < n; at += size) {
+        const int b = n - at < size ? (int)(n - at) : size;
+        for (int j = 0; j < b; j++) fetch(from, rows[at + j], net->samples + j * from->sample);
+        take(net, net->samples, b);
+        sum += step(net, labels + at, b, lr, shrink, pull);
     }
     return sum;
 }

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedgsp.core.tensors import Tensors
 from fedgsp.fast.build import Library
-from fedgsp.fast.program import Program
+from fedgsp.fast.program import Inputs, Program
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,38 @@ class Step:
     mu: float = 0.0
     constant: float = 0.0
     anchor: Tensors | None = None
+
+
+class _Samples(ctypes.Structure):
+    """Mirrors `Samples` in kernels.c."""
+
+    _fields_ = (
+        ("base", ctypes.c_void_p), ("sample", ctypes.c_int64), ("bytes", ctypes.c_int32), ("standard", ctypes.c_int32),
+        ("divisor", ctypes.c_float), ("least", ctypes.c_float),
+    )  # fmt: skip
+
+
+class Kept:
+    """Samples where they are kept, which the kernels read row by row: nothing is gathered."""
+
+    def __init__(self, features: NDArray[Any], divisor: float, inputs: Inputs, library: Library) -> None:
+        self._code = library.code
+        self._features = np.ascontiguousarray(features)
+        sample, least = math.prod(features.shape[1:]), inputs.least
+        told = (sample, features.dtype == np.uint8, least is not None, divisor, least or 0.0)
+        self._told = _Samples(self._features.ctypes.data, *told)
+        self.pointer = ctypes.addressof(self._told)
+
+    def read(self, rows: NDArray[np.int64]) -> torch.Tensor:
+        """Some of them as the first layer takes them, flat."""
+        found = torch.empty(len(rows), self._told.sample)
+        self._code.fedgsp_fetch(self.pointer, rows.ctypes.data, len(rows), found.data_ptr())
+        return found
+
+    @staticmethod
+    def known(features: NDArray[Any]) -> bool:
+        """Whether the kernels read numbers of this kind."""
+        return features.dtype in (np.uint8, np.float32)
 
 
 class Part:
@@ -59,6 +92,13 @@ class Part:
         """SGD on cross-entropy over these samples in order, `size` a step; the sum of the losses met."""
         sum_: float = self._code.fedgsp_train(
             self._net, x.data_ptr(), y.data_ptr(), len(y), x[0].numel(), size, *self._step
+        )  # fmt: skip
+        return sum_
+
+    def train_rows(self, kept: Kept, rows: NDArray[np.int64], y: NDArray[np.int64], size: int) -> float:
+        """The same over the samples of these rows."""
+        sum_: float = self._code.fedgsp_train_rows(
+            self._net, kept.pointer, rows.ctypes.data, y.ctypes.data, len(rows), size, *self._step
         )  # fmt: skip
         return sum_
 

@@ -54,12 +54,23 @@ class LayerSpec:
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """What `prepare` does, where the kernels can do it too: nothing, or each sample gets mean 0 and deviation 1.
+
+    `least` is added to the deviation; None for nothing at all.
+    """
+
+    least: float | None = None
+
+
+@dataclass(frozen=True)
 class Program:
     """Layers in order, what happens to a batch before the first, and the shape of what the last gives for one sample."""
 
     layers: tuple[LayerSpec, ...]
     prepare: Callable[[torch.Tensor], torch.Tensor]
     shape: tuple[int, ...]
+    inputs: Inputs | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ def program_of(model: nn.Module, example: torch.Tensor) -> Program:
     layers, shape = _read(body, _ready_shape(prepare, example), prefixes)
     _check_end(layers)
     _check_parameters(model, layers, None)
-    return Program(layers, prepare, shape)
+    return Program(layers, prepare, shape, _inputs(model, prepare, example))
 
 
 def halves_program(model: nn.Module, example: torch.Tensor) -> Halves:
@@ -89,7 +100,27 @@ def halves_program(model: nn.Module, example: torch.Tensor) -> Halves:
     if not lower or upper[0].kind != LINEAR:
         raise Unknown("its features have no layer, or its classifier begins with another than a linear one")
     _check_parameters(model, (*lower, *upper), halves.between)
-    return Halves(Program(lower, halves.prepare, shape), Program(upper, as_it_is, end), halves.between)
+    return Halves(
+        Program(lower, halves.prepare, shape, _inputs(model, halves.prepare, example)),
+        Program(upper, as_it_is, end),
+        halves.between,
+    )
+
+
+def _inputs(model: nn.Module, prepare: Callable[[torch.Tensor], torch.Tensor], example: torch.Tensor) -> Inputs | None:
+    """What `prepare` does to samples, seen by what it makes of some, and by what the model says (`standardises`)."""
+    x = torch.sin(torch.arange(2.0 * example[0].numel())).reshape(2, *example.shape[1:])
+    with torch.no_grad():
+        ready, flat = prepare(x).flatten(1), x.flatten(1)
+    if torch.equal(ready, flat):
+        return Inputs()
+    least = getattr(model, "standardises", None)
+    if isinstance(least, float):
+        centred = flat - flat.mean(1, keepdim=True)
+        wanted = centred / (centred.square().mean(1, keepdim=True).sqrt() + least)
+        if ready.shape == wanted.shape and torch.allclose(ready, wanted, rtol=1e-5, atol=1e-6):
+            return Inputs(least)
+    return None
 
 
 def _ready_shape(prepare: Callable[[torch.Tensor], torch.Tensor], example: torch.Tensor) -> tuple[int, ...]:
