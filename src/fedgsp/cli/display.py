@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
@@ -26,7 +27,22 @@ STEPS = {"plain": "plain PyTorch steps", "lazy": "steps of large layers put off"
 """What is said of a kernel; all others are compiled."""
 
 
-def display() -> Observer:
+@dataclass(frozen=True)
+class About:
+    """What a display says of a run: a line, remarks, how many rounds, and the metric that it is judged by."""
+
+    headline: str
+    rounds: int
+    score: str | None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, setup: Setup) -> About:
+        """A run of this process."""
+        return cls(headline(setup), setup.config.run.rounds, setup.job.task.score, tuple(setup.notes))
+
+
+def display() -> LiveDisplay | PlainLines:
     """The live display on a terminal, plain lines elsewhere."""
     return LiveDisplay() if sys.stdout.isatty() else PlainLines()
 
@@ -91,13 +107,17 @@ class PlainLines(Observer):
     """A line a round, for logs and pipes."""
 
     def __init__(self) -> None:
-        self._setup: Setup | None = None
+        self._about: About | None = None
 
     def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
         """Say what runs, and where it goes on."""
-        self._setup = setup
-        print(headline(setup))
-        for note in setup.notes:
+        self.begin(About.of(setup), journal)
+
+    def begin(self, about: About, journal: list[dict[str, Any]]) -> None:
+        """The same, for whoever knows the run by its directory only."""
+        self._about = about
+        print(about.headline)
+        for note in about.notes:
             print(f"note: {note}")
         if journal:
             print(f"going on after round {journal[-1]['round']}")
@@ -110,8 +130,15 @@ class PlainLines(Observer):
 
     def round_done(self, entry: dict[str, Any]) -> None:
         """A line a round."""
-        assert self._setup is not None
-        print(round_line(entry, self._setup.config.run.rounds, self._setup.job.task.score), flush=True)
+        assert self._about is not None
+        print(round_line(entry, self._about.rounds, self._about.score), flush=True)
+
+    def advanced(self, chain: int, hops: int) -> None:
+        """Not worth a line."""
+
+    def say(self, text: str) -> None:
+        """Anything else that a person should know."""
+        print(text, flush=True)
 
 
 class LiveDisplay(Observer):
@@ -119,7 +146,7 @@ class LiveDisplay(Observer):
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or plain_console()
-        self._setup: Setup | None = None
+        self._about: About | None = None
         self._journal: list[dict[str, Any]] = []
         self._plan: Plan | None = None
         self._done: dict[int, int] = {}
@@ -130,9 +157,13 @@ class LiveDisplay(Observer):
 
     def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
         """Open the live view."""
-        self._setup, self._journal = setup, list(journal)
-        self._console.print(headline(setup))
-        for note in setup.notes:
+        self.begin(About.of(setup), journal)
+
+    def begin(self, about: About, journal: list[dict[str, Any]]) -> None:
+        """The same, for whoever knows the run by its directory only."""
+        self._about, self._journal = about, list(journal)
+        self._console.print(about.headline)
+        for note in about.notes:
             self._console.print(f"note: {note}", style="yellow")
         if journal:
             self._console.print(f"going on after round {journal[-1]['round']}")
@@ -147,10 +178,14 @@ class LiveDisplay(Observer):
     def event(self, event: EngineEvent) -> None:
         """A chain advances, or starts again."""
         if isinstance(event, HopDone):
-            self._done[event.chain] = event.report.hop + 1
+            self.advanced(event.chain, event.report.hop + 1)
         else:
-            self._done[event.chain] = 0
+            self.advanced(event.chain, 0)
             self._console.print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", style="yellow")
+
+    def advanced(self, chain: int, hops: int) -> None:
+        """So many hops of a chain are done."""
+        self._done[chain] = hops
 
     def evaluating(self, round_: int) -> None:
         """The chains are done."""
@@ -161,6 +196,10 @@ class LiveDisplay(Observer):
         self._journal.append(entry)
         self._round_seconds.append(time.monotonic() - self._began)
 
+    def say(self, text: str) -> None:
+        """Anything else that a person should know."""
+        self._console.print(text, style="yellow")
+
     def closed(self) -> None:
         """Give the terminal back."""
         if self._live is not None:
@@ -168,8 +207,8 @@ class LiveDisplay(Observer):
             self._live = None
 
     def _view(self) -> Group:
-        assert self._setup is not None
-        rounds, score = self._setup.config.run.rounds, self._setup.job.task.score
+        assert self._about is not None
+        rounds, score = self._about.rounds, self._about.score
         done = self._journal[-1]["round"] if self._journal else 0
         recent = self._round_seconds[-10:]
         left = duration(sum(recent) / len(recent) * (rounds - done)) + " left" if recent else ""
