@@ -35,7 +35,7 @@ class Shard:
     """What a site holds: a source, and which of its clients the site is (None: the source has one client only)."""
 
     source: str
-    client: str | int | None = None
+    client: str | None = None
     number: int | None = None
 
 

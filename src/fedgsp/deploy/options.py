@@ -58,7 +58,7 @@ def write_from(options: Options, place: Deployment, node_ports: tuple[int, ...] 
     if options.method is not None:
         named(options.method)
     wanted = Wanted(
-        {name: Shard(source, k, k) for k, name in enumerate(names)},
+        {name: Shard(source, data.clients[k], k) for k, name in enumerate(names)},
         server_data=None if options.server_data is None else absolute(options.server_data),
         expected=_expected(data),
         config=text,

@@ -66,11 +66,13 @@ def _checks(folder: Path, superlink: str | None, offline: bool, insecure: bool) 
 
 
 def _data(folder: Path, site: Site) -> Iterator[Check]:
-    data, trouble = _tried(lambda: load(site.source))
+    from fedgsp.engine.flower.shard import client_of
+
+    data, trouble = _tried(lambda: load(site.source, data_seed=site.seed))
     if data is None:
         yield Check("data", "wrong", trouble)
         return
-    client, trouble = _tried(lambda: site.client_of(data))
+    client, trouble = _tried(lambda: client_of(site, data))
     if client is None:
         yield Check("data", "wrong", trouble)
         return
