@@ -31,7 +31,16 @@ def test_everything_is_there_and_reads_back(tmp_path: Path) -> None:
     assert read_deployment(tmp_path / "d") == place
     assert place.sites() == ["north", "south"]
     names = {str(path.relative_to(place.root)) for path in place.root.rglob("*") if path.is_file()}
-    site = {"site.toml", "node.key", "node.pub", "ca.crt", "start.sh", "fedgsp-node.service", "superlink.txt", "federation.toml"}
+    site = {
+        "site.toml",
+        "node.key",
+        "node.pub",
+        "ca.crt",
+        "start.sh",
+        "fedgsp-node.service",
+        "superlink.txt",
+        "federation.toml",
+    }
     server = {
         "fedgsp.toml", "ca.crt", "server.crt", "server.key", "superexec.secret", "environment.sh", "superlink.sh", "start.sh",
         "superexec.sh", "nginx.conf", "fedgsp-superlink.service", "fedgsp-superexec.service", "fedgsp-metrics.service",
@@ -47,17 +56,31 @@ def test_everything_is_there_and_reads_back(tmp_path: Path) -> None:
 
 def test_secrets_are_their_owners_only_and_the_authority_is_apart(tmp_path: Path) -> None:
     place = written(tmp_path / "d")
-    secret = {"authority/ca.key", "server/server.key", "server/superexec.secret", "sites/north/node.key", "sites/south/node.key"}
+    secret = {
+        "authority/ca.key",
+        "server/server.key",
+        "server/superexec.secret",
+        "sites/north/node.key",
+        "sites/south/node.key",
+    }
     for name in secret:
         assert stat.S_IMODE((place.root / name).stat().st_mode) == 0o600, name
-    private = {str(p.relative_to(place.root)) for p in place.root.rglob("*") if p.is_file() and b"PRIVATE KEY" in p.read_bytes()}
+    private = {
+        str(p.relative_to(place.root)) for p in place.root.rglob("*") if p.is_file() and b"PRIVATE KEY" in p.read_bytes()
+    }
     assert private == secret - {"server/superexec.secret"}
 
 
 def test_tls_and_node_keys_are_on(tmp_path: Path) -> None:
     place = written(tmp_path / "d")
     link, node = (place.server / "superlink.sh").read_text(), (place.site("north") / "start.sh").read_text()
-    for flag in ("--ssl-certfile", "--ssl-keyfile", "--enable-supernode-auth", "--superexec-auth-secret-file", "--host 127.0.0.1"):
+    for flag in (
+        "--ssl-certfile",
+        "--ssl-keyfile",
+        "--enable-supernode-auth",
+        "--superexec-auth-secret-file",
+        "--host 127.0.0.1",
+    ):
         assert flag in link
     assert "--root-certificates" in node
     assert "--auth-supernode-private-key" in node

@@ -1,4 +1,4 @@
-"""Who may not join a real SuperLink: a node that is not registered, one without a key, without TLS, or with another authority."""
+"""Who may not join a real SuperLink: a node that is not registered, without a key, without TLS, or with another authority."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("flwr")
 
 from deployed import deployment, until
+
 from fedgsp.deploy import guardian
 from fedgsp.deploy.certificates import Authority, make_node_key, read_node_key
-from fedgsp.deploy.local import Locally, free_ports, presence, register
+from fedgsp.deploy.local import Locally, free_ports, presence, register, unregister
 from fedgsp.deploy.sitecheck import check_site
 from fedgsp.deploy.superlink import Distrusted, SuperLink, Unreachable
 
@@ -108,3 +109,10 @@ def test_registering_again_changes_nothing(server: Locally) -> None:
     before = server.link.nodes()
     assert register(server.place) == []
     assert server.link.nodes() == before
+
+
+def test_a_site_that_is_shut_out_is_refused(server: Locally) -> None:
+    key = read_node_key(server.place.site("site-1") / "node.key")
+    assert unregister(server.place, ["site-1"]) == ["site-1"]
+    assert server.link.knows(key) is False
+    assert presence(server.place, server.link).unknown == ["site-1"]

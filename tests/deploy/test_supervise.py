@@ -47,10 +47,16 @@ def test_leaving_stops_children_and_their_children(tmp_path: Path) -> None:
 
 def test_an_exception_stops_them_too(tmp_path: Path) -> None:
     supervisor = Supervisor(tmp_path, os.environ)
-    with pytest.raises(KeyboardInterrupt), supervisor:
-        started = supervisor.start("one", python(SLEEPER))
-        raise KeyboardInterrupt
-    assert not started.alive
+
+    def interrupted() -> None:
+        with supervisor:
+            supervisor.start("one", python(SLEEPER))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert guardian.marked(supervisor.mark) == {}
+    assert supervisor.running() == []
 
 
 def test_who_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

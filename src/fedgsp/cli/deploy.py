@@ -132,17 +132,21 @@ def resume(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Se
 
 
 def register_nodes(
-    place: Place, site: Annotated[list[str] | None, typer.Option(help="Only this site; once for each.")] = None
+    place: Place,
+    site: Annotated[list[str] | None, typer.Option(help="Only this site; once for each.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Shut the named sites out instead.")] = False,
 ) -> None:
     """Make the sites' public keys known to the SuperLink; those that are known already stay."""
     _need_flower()
+    from fedgsp.deploy import local as keys
     from fedgsp.deploy.layout import read_deployment
-    from fedgsp.deploy.local import register as register_keys
 
     where = read_deployment(place)
-    new = register_keys(where, site)
-    count = len(site or where.sites())
-    typer.echo(f"{len(new)} of {count} sites were new{': ' + ', '.join(new) if new else ''}.")
+    if remove and not site:
+        raise InputError("say which sites are shut out, with --site.")
+    changed = keys.unregister(where, site or ()) if remove else keys.register(where, site)
+    what = "are shut out" if remove else "were new"
+    typer.echo(f"{len(changed)} of {len(site or where.sites())} sites {what}{': ' + ', '.join(changed) if changed else ''}.")
 
 
 def status(place: Place, as_json: Json = False) -> None:

@@ -17,8 +17,11 @@ from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import START_SECONDS, Locally, Say, control, ended_run, environment, started_run, submission
 from fedgsp.deploy.status import RunStatus, run_status
 from fedgsp.deploy.superlink import FlowerRun, SuperLink
+from fedgsp.report.happenings import held
 
 LOOK_SECONDS, ASK_SECONDS = 0.3, 2.0
+GONE_SECONDS = 8.0
+"""A run directory that nobody has held for so long is nobody's any more. Flower says so too, but only after most of a minute."""
 
 
 class Shown(Protocol):
@@ -84,12 +87,18 @@ def _followed(place: Deployment, run: Path, number: int, follow: Follow, check: 
     write_whole(place.root / "submitted.json", json.dumps({"run": str(run), "number": number}).encode(), sync=False)
     link, shown = control(place), follow(run)
     asked, ended = 0.0, None
+    last_held: float | None = None
     try:
         while ended is None:
             check()
             shown.look()
-            if time.monotonic() - asked >= ASK_SECONDS:
-                asked, ended = time.monotonic(), ended_run(link, number)
+            now = time.monotonic()
+            if now - asked >= ASK_SECONDS:
+                asked, ended = now, ended_run(link, number)
+            if held(run):
+                last_held = now
+            elif last_held is not None and now - last_held > GONE_SECONDS:
+                break
             time.sleep(LOOK_SECONDS)
         shown.look()
     finally:

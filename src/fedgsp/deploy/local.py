@@ -67,6 +67,17 @@ def register(place: Deployment, names: Sequence[str] | None = None) -> list[str]
     return [name for name, key in keys.items() if link.register(key, name) is not None]
 
 
+def unregister(place: Deployment, names: Sequence[str]) -> list[str]:
+    """Forget sites' public keys: their nodes are refused from then on; the names of those that were known."""
+    link = control(place)
+    known = {node.public_key: node.id for node in link.nodes()}
+    keys = {name: read_node_public(place.site(name) / "node.pub") for name in names}
+    for key in keys.values():
+        if key in known:
+            link.unregister(known[key])
+    return [name for name, key in keys.items() if key in known]
+
+
 @dataclass(frozen=True)
 class Presence:
     """Which sites are connected, which are known but away, and which were never registered."""

@@ -1,0 +1,226 @@
+"""A real SuperLink and six real nodes, with TLS and node keys: the same bits as in one process, and every kind of death.
+
+A hop takes seconds here (a new process for each message), so one scenario does several things in a row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from deployed import children, command_line, deployment, marked_with, until
+
+from fedgsp.deploy import guardian
+from fedgsp.deploy.layout import Deployment, read_deployment
+from fedgsp.deploy.local import Locally
+from fedgsp.deploy.superlink import SuperLink
+
+pytestmark = pytest.mark.slow
+
+NODES = 6
+DATA = f"glyphs:clients={NODES}"
+FEDGSP = [sys.executable, "-c", "from fedgsp.cli.main import main; main()"]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def in_one_process(place: Deployment, config: Path, out: Path) -> dict[str, Any]:
+    """What `fedgsp run` makes of the same configuration and the same data."""
+    table = tomllib.loads(config.read_text())
+    method, run = table["method"]["name"], table["run"]
+    options = ["--method", method, "--rounds", str(run["rounds"]), "--seed", str(run["seed"]), "--data", DATA]
+    made = subprocess.run(
+        [*FEDGSP, "run", *options, "--model", table["model"]["name"], "--out", str(out), "--json"],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    facts: dict[str, Any] = json.loads(made.stdout)
+    return facts
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locally]:
+    """A SuperLink and six nodes, up for all tests of same bits."""
+    place = deployment(tmp_path_factory.mktemp("real") / "fed", NODES, data=DATA, rounds=2)
+    with Locally(place, print) as processes:
+        processes.start_server()
+        processes.start_nodes(place.sites())
+        yield processes
+    assert guardian.marked(processes.supervisor.mark) == {}
+
+
+@pytest.mark.parametrize("method", ["fedgsp", "fedavg", "scaffold"])
+def test_same_bits_as_in_one_process(federation: Locally, tmp_path: Path, method: str) -> None:
+    """Six nodes under TLS and keys train the model that one process trains, to the bit."""
+    place = federation.place
+    config = place.config.read_text().replace('name = "fedgsp"', f'name = "{method}"')
+    place.config.write_text(config)
+    run = place.runs / method
+    number = federation.submit(run, resume=False)
+    try:
+        until(lambda: _over(federation.link, number), 400, f"{method} to end")
+    finally:
+        place.config.write_text(config.replace(f'name = "{method}"', 'name = "fedgsp"'))
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "finished", result["cause"]
+    here = in_one_process(place, _config_of(tmp_path, config), tmp_path / "here")
+    assert result["model"] == here["model"]
+    ours, theirs = lines(run / "journal.jsonl"), lines(tmp_path / "here" / "journal.jsonl")
+    for key in ("round", "groups", "chains", "clients", "samples", "steps", "train_loss", "accuracy", "loss", "state"):
+        assert [entry[key] for entry in ours] == [entry[key] for entry in theirs], key
+
+
+def _config_of(folder: Path, text: str) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def _over(link: SuperLink, number: int) -> bool:
+    found = link.run(number)
+    return found is not None and found.over
+
+
+class Command:
+    """A `fedgsp deploy` command in a process of its own."""
+
+    def __init__(self, log: Path, *arguments: object) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self.process = subprocess.Popen([*FEDGSP, "deploy", *map(str, arguments)], stdout=out, stderr=out)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def ended(self, seconds: float) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(60)
+            raise AssertionError(f"did not end within {seconds:g} seconds: {self.said()[-2000:]}") from None
+
+
+def mark_of(place: Path) -> str:
+    return str(json.loads((place / "processes.json").read_text())["mark"])
+
+
+def kill_tree(pid: int) -> None:
+    for one in [*children(pid), pid]:
+        try:
+            os.kill(one, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def newest(place: Path) -> Path:
+    run = read_deployment(place).newest_run()
+    assert run is not None
+    return run
+
+
+def happened(place: Path, kind: str, **facts: object) -> bool:
+    try:
+        events = lines(newest(place) / "events.jsonl")
+    except (AssertionError, ValueError):
+        return False
+    begun = max((i for i, event in enumerate(events) if event["event"] in ("started", "resumed")), default=0)
+    return any(e["event"] == kind and facts.items() <= e.items() for e in events[begun:])
+
+
+def account(run: Path) -> None:
+    """Every client of every planned chain either trained or was skipped with a cause, once."""
+    plans = {line["round"]: line for line in lines(run / "plans.jsonl") if "round" in line}
+    events = lines(run / "events.jsonl")
+    for entry in lines(run / "journal.jsonl"):
+        r = entry["round"]
+        begun = max(i for i, event in enumerate(events) if event["event"] == "round" and event["round"] == r)
+        of_round = [event for event in events[begun:] if event.get("round") == r]
+        trained = Counter(e["client"] for e in of_round if e["event"] == "hop")
+        skipped = Counter(e["client"] for e in of_round if e["event"] == "skipped")
+        planned = Counter(client for chain in plans[r]["chains"] for client in chain["clients"])
+        assert trained + skipped == planned, r
+        assert all(e["cause"] for e in of_round if e["event"] == "skipped")
+        assert entry["clients"] == len(trained)
+        assert sorted(one["client"] for one in entry.get("skipped", [])) == sorted(skipped)
+
+
+def test_nodes_app_and_superlink_are_killed_and_the_run_goes_on(tmp_path: Path) -> None:
+    place, log = tmp_path / "fed", tmp_path / "log"
+    first = Command(log, "local", place, "--nodes", NODES, "--data", DATA, "--rounds", 3)
+    try:
+        until(lambda: happened(place, "hop", round=1), 240, "the first hop")
+        mark = mark_of(place)
+        run = newest(place)
+        waiting = _not_yet_trained(run, read_deployment(place).sites())
+        for name in waiting[:2]:
+            kill_tree(_pid(place, f"node-{name}"))
+        until(lambda: len(lines(run / "journal.jsonl")) == 1, 240, "the round to end without the two")
+        [entry] = lines(run / "journal.jsonl")
+        assert sorted(one["name"] for one in entry["skipped"]) == sorted(waiting[:2])
+        account(run)
+
+        until(lambda: happened(place, "hop", round=2), 120, "the second round's first hop")
+        [app] = marked_with(mark, "flwr-serverapp")
+        os.kill(app, signal.SIGKILL)
+        assert first.ended(120) == 1
+        assert "fedgsp deploy resume" in first.said()
+    finally:
+        first.process.send_signal(signal.SIGINT) if first.process.poll() is None else None
+        first.process.wait(60)
+    assert guardian.marked(mark) == {}
+    assert len(lines(run / "journal.jsonl")) == 1
+
+    second = Command(log, "resume", place)
+    until(lambda: happened(place, "hop", round=2), 240, "the second round, again")
+    mark = mark_of(place)
+    [link] = [pid for pid in marked_with(mark, "flower-superlink") if "superexec" not in command_line(pid)]
+    os.kill(link, signal.SIGKILL)
+    assert second.ended(120) == 1
+    assert guardian.marked(mark) == {}
+
+    third = Command(log, "resume", place)
+    assert third.ended(400) == 0, third.said()[-2000:]
+    assert newest(place) == run
+    assert [entry["round"] for entry in lines(run / "journal.jsonl")] == [1, 2, 3]
+    account(run)
+    replayed = subprocess.run([*FEDGSP, "replay", str(run), "--json"], capture_output=True, text=True, timeout=300)
+    assert json.loads(replayed.stdout) == {"rounds": 3, "same": True, "differs": None}, replayed.stderr
+
+
+def _not_yet_trained(run: Path, sites: list[str]) -> list[str]:
+    """Sites that have not trained in this round, those late in their chains first."""
+    names = next(line["clients"] for line in lines(run / "plans.jsonl") if "clients" in line)
+    done = {names[e["client"]] for e in lines(run / "events.jsonl") if e["event"] == "hop"}
+    return [name for name in sites if name not in done]
+
+
+def _pid(place: Path, name: str) -> int:
+    processes = json.loads((place / "processes.json").read_text())["processes"]
+    return int(next(p["pid"] for p in processes if p["name"] == name))
+
+
+def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
+    place = tmp_path / "fed"
+    command = Command(tmp_path / "log", "local", place, "--nodes", 2, "--data", "glyphs:clients=2", "--rounds", 50)
+    until(lambda: happened(place, "round", round=1), 240, "the first round")
+    mark = mark_of(place)
+    assert len(guardian.marked(mark)) >= 5
+    command.process.send_signal(signal.SIGINT)
+    assert command.ended(60) == 130
+    assert guardian.marked(mark) == {}
+    assert "everything is stopped" in command.said()
+    assert "fedgsp deploy resume" in command.said()
