@@ -130,6 +130,7 @@ def _words(place: Deployment, wanted: Wanted) -> dict[str, str]:
         "model": _toml(wanted.model),
         "rounds": str(wanted.rounds),
         "seed": str(wanted.seed),
+        "sites": str(len(wanted.sites)),
     }
 
 
@@ -166,7 +167,7 @@ _NO_DATA = """
 def _settings() -> dict[str, str]:
     from fedgsp.deploy.settings import DeploySettings
 
-    lines = [f"# {name} = {_toml(value)}" for name, value in vars(DeploySettings()).items()]
+    lines = [f"# {name} = {_toml(value)}" for name, value in vars(DeploySettings()).items() if name != "sites"]
     return {"deploy_settings": "\n".join(lines)}
 
 

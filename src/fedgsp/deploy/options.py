@@ -96,7 +96,7 @@ def _expected(data: FederatedData) -> Expected:
 
 
 def _config_text(path: Path) -> str:
-    from fedgsp.deploy.settings import read_deploy_config
+    from fedgsp.deploy.settings import read_deployment
 
-    read_deploy_config(path)
+    read_deployment(path)
     return path.read_text(encoding="utf-8")
