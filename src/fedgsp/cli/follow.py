@@ -54,6 +54,10 @@ class Follower:
                 self._shown.round_done(entry)
                 self._told = entry["round"]
 
+    def tell(self, text: str) -> None:
+        """Say something that the run directory does not."""
+        self._shown.say(text)
+
     def close(self) -> None:
         """Give the terminal back."""
         self._shown.closed()
@@ -99,6 +103,9 @@ class Unseen:
 
     def look(self) -> None:
         """Nothing to show."""
+
+    def tell(self, text: str) -> None:
+        """Nothing is said."""
 
     def close(self) -> None:
         """Nothing to give back."""

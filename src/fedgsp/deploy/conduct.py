@@ -31,6 +31,10 @@ class Shown(Protocol):
         """Take in what is new."""
         ...
 
+    def tell(self, text: str) -> None:
+        """Say something that the run directory does not."""
+        ...
+
     def close(self) -> None:
         """The run is over."""
         ...
@@ -69,7 +73,7 @@ def run_locally(place: Deployment, run: Path, *, resume: bool, follow: Follow, s
         processes.start_server()
         processes.start_nodes(place.sites())
         number = processes.submit(run, resume)
-        return _followed(place, run, number, follow, lambda: processes.supervisor.check("superlink", "superexec"))
+        return _followed(place, run, number, follow, processes.trouble)
 
 
 def run_remotely(place: Deployment, run: Path, *, resume: bool, follow: Follow) -> Outcome:
@@ -80,17 +84,18 @@ def run_remotely(place: Deployment, run: Path, *, resume: bool, follow: Follow) 
     asked = subprocess.run(
         submission(place, run, resume), env=environment(place), capture_output=True, text=True, timeout=START_SECONDS
     )  # fmt: skip
-    return _followed(place, run, started_run(asked.stdout + asked.stderr), follow, lambda: None)
+    return _followed(place, run, started_run(asked.stdout + asked.stderr), follow, list)
 
 
-def _followed(place: Deployment, run: Path, number: int, follow: Follow, check: Callable[[], None]) -> Outcome:
+def _followed(place: Deployment, run: Path, number: int, follow: Follow, trouble: Callable[[], list[str]]) -> Outcome:
     write_whole(place.root / "submitted.json", json.dumps({"run": str(run), "number": number}).encode(), sync=False)
     link, shown = control(place), follow(run)
     asked, ended = 0.0, None
     last_held: float | None = None
     try:
         while ended is None:
-            check()
+            for text in trouble():
+                shown.tell(text)
             shown.look()
             now = time.monotonic()
             if now - asked >= ASK_SECONDS:

@@ -110,6 +110,7 @@ class Locally:
         self.place = place
         self.supervisor = Supervisor(place.root, environment(place))
         self._say = say
+        self._nodes: list[str] = []
         self.link = control(place)
 
     def __enter__(self) -> Locally:
@@ -139,12 +140,21 @@ class Locally:
             return len(there) >= len(names) if self.place.insecure else set(names) <= set(there)
 
         self._await(f"{len(names)} nodes to connect", all_there, "superlink", *nodes)
+        self._nodes += names
         self._say(f"{len(names)} nodes connected")
 
     def submit(self, run: Path, resume: bool) -> int:
         """Submit the app for a run directory; the number of Flower's run."""
         command = submission(self.place, run, resume)
         return started_run(self.supervisor.run("submit", command, START_SECONDS))
+
+    def trouble(self) -> list[str]:
+        """Nodes that have ended since this was asked last, in a sentence each; without its server a deployment is over."""
+        self.supervisor.check("superlink", "superexec")
+        alive = {process.name for process in self.supervisor.running()}
+        gone = [name for name in self._nodes if f"node-{name}" not in alive]
+        self._nodes = [name for name in self._nodes if name not in gone]
+        return [f"the node of {name} has ended; see {self.place.root / 'logs'}/node-{name}.log" for name in gone]
 
     def _await(self, what: str, there: Callable[[], bool], *processes: str) -> None:
         deadline = time.monotonic() + START_SECONDS
