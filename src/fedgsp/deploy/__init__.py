@@ -1,0 +1,1 @@
+"""Runs on real clients: what ties the loop to a Flower deployment."""
