@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgsp.core.chain import Plan
-from fedgsp.engine.job import EngineEvent, HopDone
+from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost
 from fedgsp.methods import JUDGED
 from fedgsp.run.observers import Observer
 from fedgsp.run.report import FINAL_EVALUATIONS
@@ -103,6 +103,13 @@ def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
     )
 
 
+def trouble(event: HopSkipped | WorkerLost) -> str:
+    """A line about a client that was skipped, or a chain that begins anew."""
+    if isinstance(event, HopSkipped):
+        return f"round {event.round}: client {event.client} is skipped in chain {event.chain}: {event.cause}"
+    return f"round {event.round}: chain {event.chain} is run again: {event.cause}"
+
+
 class PlainLines(Observer):
     """A line a round, for logs and pipes."""
 
@@ -126,7 +133,7 @@ class PlainLines(Observer):
     def event(self, event: EngineEvent) -> None:
         """Only trouble is worth a line."""
         if not isinstance(event, HopDone):
-            print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", flush=True)
+            print(trouble(event), flush=True)
 
     def round_done(self, entry: dict[str, Any]) -> None:
         """A line a round."""
@@ -179,9 +186,9 @@ class LiveDisplay(Observer):
         """A chain advances, or starts again."""
         if isinstance(event, HopDone):
             self.advanced(event.chain, event.report.hop + 1)
-        else:
-            self.advanced(event.chain, 0)
-            self._console.print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", style="yellow")
+            return
+        self.advanced(event.chain, event.hop + 1 if isinstance(event, HopSkipped) else 0)
+        self._console.print(trouble(event), style="yellow")
 
     def advanced(self, chain: int, hops: int) -> None:
         """So many hops of a chain are done."""

@@ -17,7 +17,8 @@ from torch import nn
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
-from fedgsp.core.tensors import Tensors, total_bytes
+from fedgsp.core.tensors import Tensors
+from fedgsp.core.wire import FULL, Wire, wire_bytes
 from fedgsp.fast import Obstacles
 from fedgsp.models.task import Task, classification
 
@@ -32,7 +33,8 @@ class Visit:
     model's compiled twin, if it has one. `memo` is the rule's own, empty at the start of every visit; `extra_down` the bytes
     sent to the client beside model and `shared`.
     `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
-    `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made.
+    `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made,
+    `wire` says what models are on their way.
     """
 
     model: nn.Module
@@ -52,6 +54,7 @@ class Visit:
     state: Tensors = field(default_factory=dict)
     sent: Tensors = field(default_factory=dict)
     steps: int = 0
+    wire: Wire = FULL
 
     def fetch_global(self, prefix: str = "") -> Tensors:
         """The round's global model, or its tensors whose names begin with `prefix`, downloaded beside the handed one.
@@ -60,7 +63,7 @@ class Visit:
         """
         wanted = {name: tensor for name, tensor in self.global_model.items() if name.startswith(prefix)}
         if not self.first:
-            self.extra_down += total_bytes(wanted)
+            self.extra_down += wire_bytes(wanted, self.wire)
         return wanted
 
 
@@ -122,6 +125,10 @@ class SGD:
     def sends(self, model: nn.Module) -> Tensors:
         """Tensors shaped like those that every hop sends up beside `model` (their values do not matter)."""
         return {}
+
+    def fetches(self) -> bool:
+        """Whether clients behind a chain's first one need the round's own model beside the handed one (`fetch_global`)."""
+        return False
 
     def reach(self, steps: int, lr: float) -> float:
         """How far `steps` steps along a gradient of length 1 lead, in units of `lr`: without momentum their number."""

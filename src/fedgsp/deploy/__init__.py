@@ -1,1 +1,1 @@
-"""Real clients: the loop behind Flower's server, and all that operating such a deployment needs."""
+"""Real clients: what ties the loop to a Flower deployment, and all that operating one needs."""
