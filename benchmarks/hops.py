@@ -49,7 +49,9 @@ def journal_lines(run: Path) -> Sequence[str]:
     for text in (run / "journal.jsonl").read_text().splitlines():
         entry = json.loads(text)
         laps = {name: value for name, value in entry["timings"].items() if name != "at"}
-        lines.append(f"round {entry['round']}: {entry['chains']} chains, {entry['clients']} clients, {entry['bytes']} bytes, {laps}")
+        lines.append(
+            f"round {entry['round']}: {entry['chains']} chains, {entry['clients']} clients, {entry['bytes']} bytes, {laps}"
+        )
     return lines
 
 

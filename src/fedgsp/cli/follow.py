@@ -27,6 +27,7 @@ class Follower:
         self._told = 0
         self._begun = False
         self._events = LineTail(run / "events.jsonl")
+        self._names: dict[int, str] = {}
         self._first_look = True
 
     @property
@@ -64,6 +65,7 @@ class Follower:
 
     def _begin(self, view: RunView) -> None:
         self._begun = True
+        self._names.update(enumerate(view.names))
         self._told = view.entries[-1]["round"] if view.entries else 0
         headline = f"{view.method}: {view.rounds_planned} rounds, {len(view.names)} clients, model {view.model}, in {self.run}"
         self._shown.begin(About(headline, view.rounds_planned, view.score), view.entries)
@@ -76,21 +78,31 @@ class Follower:
             self._shown.round_begun(Plan(int(event["round"]), chains, len(chains), 0))
         elif kind == "hop":
             self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
-        elif kind in ("skipped", "refused", "lost"):
-            self._shown.say(f"round {event.get('round')}: {self._name(event.get('client'))} {kind}: {event.get('cause')}")
-        elif kind in ("joined", "left", "paused"):
-            self._shown.say(f"{kind}: {event.get('cause') or self._names(event.get('clients', event.get('client')))}")
+        elif kind in ("skipped", "lost", "not_judged"):
+            what = "was not judged on" if kind == "not_judged" else kind
+            self._shown.say(f"round {event.get('round')}: {self._name(event.get('client'))} {what}: {event.get('cause')}")
+            if kind == "skipped":
+                self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
+        elif kind == "sites":
+            self._roster(event)
+        elif kind == "waiting":
+            self._shown.say(f"waiting for sites: {event.get('cause')}")
+        elif kind == "below_quorum":
+            done = f"{event.get('trained')} of {event.get('planned')} samples"
+            self._shown.say(f"round {event.get('round')}: below the quorum ({done}); it is run again")
+
+    def _roster(self, event: Mapping[str, Any]) -> None:
+        """Sites that came and went; the first list is the headline's."""
+        for number in event.get("left", []):
+            self._shown.say(f"{self._name(number)} has left")
+        for member in event.get("members", []):
+            number, name = int(member["number"]), str(member["name"])
+            if number not in self._names and self._names and not self._first_look:
+                self._shown.say(f"{name} has joined")
+            self._names[number] = name
 
     def _name(self, client: Any) -> str:
-        names = self._view.names if self._view is not None else []
-        return names[client] if isinstance(client, int) and 0 <= client < len(names) else f"client {client}"
-
-    def _names(self, clients: Any) -> str:
-        return ", ".join(self._name(client) if isinstance(client, int) else str(client) for client in _listed(clients))
-
-
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else [found]
+        return self._names.get(client, f"client {client}")
 
 
 def _last_start(events: list[dict[str, Any]]) -> int:

@@ -69,6 +69,8 @@ class Wanted:
     server_data: str | None = None
     expected: Expected | None = None
     config: str | None = None
+    planner: dict[str, Any] | None = None
+    """A planner in place of the method's own."""
     hosts: Sequence[str] = field(default=())
     node_ports: Sequence[int] = ()
     """Where nodes listen on loopback, a port a site, where they share a machine; else all listen on the usual one."""
@@ -131,6 +133,7 @@ def _words(place: Deployment, wanted: Wanted) -> dict[str, str]:
         "rounds": str(wanted.rounds),
         "seed": str(wanted.seed),
         "sites": str(len(wanted.sites)),
+        "planner_section": _planner(wanted),
     }
 
 
@@ -169,6 +172,13 @@ def _settings() -> dict[str, str]:
 
     lines = [f"# {name} = {_toml(value)}" for name, value in vars(DeploySettings()).items() if name != "sites"]
     return {"deploy_settings": "\n".join(lines)}
+
+
+def _planner(wanted: Wanted) -> str:
+    if wanted.planner is None:
+        return ""
+    text = f"\n# Fitted to {len(wanted.sites)} sites: all of them train in every round.\n"
+    return text + tomli_w.dumps({"method": {"planner": wanted.planner}}).replace("[method]\n", "").strip()
 
 
 def _toml(value: Any) -> str:

@@ -34,7 +34,8 @@ class RunMetrics:
         self._run = run
         self._tails = {} if run is None else {name: LineTail(run / f"{name}.jsonl") for name in ("journal", "events")}
         self._last: dict[str, Any] = {}
-        self._hops = self._resumes = self._rounds_begun = 0
+        self._hops = self._resumes = self._rounds_begun = self._below_quorum = 0
+        self._sites: set[int] = set()
         self._bytes: Counter[str] = Counter()
         self._faults: Counter[tuple[str, str]] = Counter()
 
@@ -61,6 +62,10 @@ class RunMetrics:
         if kind == "hop":
             self._bytes["down"] += int(event.get("down", 0))
             self._bytes["up"] += int(event.get("up", 0))
+        self._below_quorum += kind == "below_quorum"
+        if kind == "sites":
+            self._sites |= {int(member["number"]) for member in event.get("members", [])}
+            self._sites -= {int(number) for number in event.get("left", [])}
         if kind in FAULTS:
             self._faults[kind, _kind_of(event.get("cause"))] += 1
 
@@ -95,6 +100,8 @@ class RunMetrics:
             yield one(gauge, "last_round_begun_timestamp_seconds", "When the last round began.", self._last["timings"]["at"])
         yield one(counter, "hops", "Visits to clients that were answered.", self._hops)
         yield one(counter, "rounds_begun", "Attempts at a round, repeated ones included.", self._rounds_begun)
+        yield one(counter, "rounds_below_quorum", "Attempts at a round that did not count.", self._below_quorum)
+        yield one(gauge, "sites", "Sites that were there when the last round was planned.", len(self._sites))
         yield one(counter, "resumes", "How often the run was taken up again.", self._resumes)
         handed = counter("fedgsp_bytes", "Bytes of models handed to clients and on.", labels=[*labels, "direction"])
         for direction in ("down", "up"):

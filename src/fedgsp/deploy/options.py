@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
@@ -12,8 +13,11 @@ from fedgsp.data.sources import absolute, parse
 from fedgsp.deploy.generate import Expected, Shard, Wanted, write_deployment
 from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import free_ports
-from fedgsp.methods import named
+from fedgsp.methods import Method, named
+from fedgsp.parts import encode
+from fedgsp.plan import Grouped
 
+MANY_SITES = 30
 MOST_NODES_HERE = 24
 """Each node takes 200 to 300 MB and, while it trains, a process more."""
 
@@ -55,17 +59,31 @@ def write_from(options: Options, place: Deployment, node_ports: tuple[int, ...] 
         if odd:
             raise InputError(f"--{odd[0]} and --config cannot both be given; change the file.")
         text = _config_text(options.config)
-    if options.method is not None:
-        named(options.method)
+    method = named(options.method or "fedgsp")
     wanted = Wanted(
         {name: Shard(source, data.clients[k], k) for k, name in enumerate(names)},
         server_data=None if options.server_data is None else absolute(options.server_data),
         expected=_expected(data),
         config=text,
+        planner=fitted(method, len(names)),
         node_ports=node_ports,
         **{name: value for name, value in settings.items() if value is not None},  # type: ignore[arg-type]
     )
     write_deployment(place, wanted)
+
+
+def fitted(method: Method, sites: int) -> dict[str, Any] | None:
+    """The method's planner for a handful of sites, where its own was made for hundreds of clients; None: it is right as it is.
+
+    A share of 30 % of six sites would leave most of them idle, and ten groups of six sites are chains of one.
+    """
+    planner = method.planner
+    if sites >= MANY_SITES or not isinstance(planner, Grouped):
+        return None
+    growth: Any = planner.growth
+    if isinstance(getattr(growth, "beta", None), int):
+        growth = replace(growth, beta=max(1, min(growth.beta, round(sites / 3))))
+    return encode(replace(planner, growth=growth, kappa=1.0))
 
 
 def loopback(root: Path, nodes: int, insecure: bool) -> tuple[Deployment, tuple[int, ...]]:

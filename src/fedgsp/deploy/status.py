@@ -14,7 +14,7 @@ from fedgsp.deploy.supervise import recorded
 from fedgsp.report.runview import RunView
 from fedgsp.run.files import read_lines
 
-FAULTS = ("skipped", "refused", "lost")
+FAULTS = ("skipped", "lost", "not_judged")
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,14 @@ def run_status(run: Path) -> RunStatus:
 
 def faults_of(run: Path) -> dict[str, Counter[str]]:
     """Who was left out, how often and why, over all rounds."""
-    names = _names(run)
+    names = dict(enumerate(_names(run)))
     found: dict[str, Counter[str]] = {}
     for event in _events(run):
+        if event.get("event") == "sites":  # who came later is not among those that the plans begin with
+            names.update({int(member["number"]): str(member["name"]) for member in event.get("members", [])})
         if event.get("event") in FAULTS:
             client = event.get("client")
-            name = names[client] if isinstance(client, int) and 0 <= client < len(names) else str(client)
+            name = names.get(client, str(client)) if isinstance(client, int) else str(client)
             found.setdefault(name, Counter())[f"{event['event']}: {event.get('cause')}"] += 1
     return found
 
