@@ -19,23 +19,26 @@ from fedgsp.run.observers import Observer
 class Looking(Observer):
     """Looks at the directory after every hop and round, as a follower beside the run would."""
 
-    def __init__(self, follower: Follower, live: LiveDisplay | None = None) -> None:
-        self._follower, self._live = follower, live
-        self.seen: list[str] = []
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
 
     def event(self, event: object) -> None:
-        self._look()
+        self._follower.look()
 
     def round_done(self, entry: object) -> None:
-        self._look()
-
-    def _look(self) -> None:
         self._follower.look()
-        if self._live is not None:
-            console = Console(file=io.StringIO(), width=100)
-            console.print(self._live._view())
-            assert isinstance(console.file, io.StringIO)
-            self.seen.append(console.file.getvalue())
+
+
+def view_of(live: LiveDisplay) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(live._view())
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def append(run: Path, event: dict[str, object]) -> None:
+    with (run / "events.jsonl").open("a") as log:
+        log.write(json.dumps(event) + "\n")
 
 
 def test_plain_lines_are_those_of_the_run_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,14 +57,25 @@ def test_plain_lines_are_those_of_the_run_itself(tmp_path: Path, capsys: pytest.
 
 
 def test_the_live_view_advances_with_the_chains(tmp_path: Path) -> None:
+    """A deployment's event log says how long the chains of a round under way are."""
     live = LiveDisplay(Console(file=io.StringIO(), width=100, force_terminal=True))
-    follower = Follower(tmp_path / "run", live)
-    looking = Looking(follower, live)
-    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=2, workers=0, out=tmp_path / "run", observers=[looking])
+    run = tmp_path / "run"
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=0, out=run)
+    follower = Follower(run, live)
+    follower.look()
+    for event in (
+        {"event": "round", "round": 2, "chains": 2, "hops": [5, 3]},
+        {"event": "hop", "round": 2, "chain": 0, "hop": 0, "client": 4, "samples": 9, "down": 1, "up": 1},
+        {"event": "skipped", "round": 2, "chain": 1, "hop": 1, "client": 7, "cause": "late"},
+    ):
+        append(run, event)
+    follower.look()
+    seen = view_of(live)
     follower.close()
-    assert any("1/4" in text for text in looking.seen)  # the first chain of four clients has advanced by one
-    assert "2/2" in looking.seen[-1]
-    assert "accuracy 0." in looking.seen[-1]
+    assert "1/5" in seen
+    assert "2/3" in seen
+    assert "1/1" in seen  # the round that was done before
+    assert "accuracy 0." in seen
 
 
 def test_faults_are_told_by_the_clients_names_and_old_ones_not_again(
@@ -70,15 +84,13 @@ def test_faults_are_told_by_the_clients_names_and_old_ones_not_again(
     run = tmp_path / "run"
     fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=0, out=run)
 
-    def happen(**facts: object) -> None:
-        with (run / "events.jsonl").open("a") as log:
-            log.write(json.dumps(facts) + "\n")
-
-    happen(event="skipped", round=1, chain=0, hop=1, client=3, cause="an old one")
-    happen(event="resumed", at=0.0, round=1)
+    append(run, {"event": "skipped", "round": 1, "chain": 0, "hop": 1, "client": 3, "cause": "an old one"})
+    append(run, {"event": "resumed", "at": 0.0, "round": 1})
     follower = Follower(run, PlainLines())
     follower.look()
-    happen(event="skipped", round=2, chain=0, hop=1, client=5, cause="late")
+    append(run, {"event": "skipped", "round": 2, "chain": 0, "hop": 1, "client": 5, "cause": "late"})
+    append(run, {"event": "sites", "members": [{"number": 8, "name": "site-new"}], "left": [2]})
+    append(run, {"event": "skipped", "round": 3, "chain": 0, "hop": 0, "client": 8, "cause": "gone"})
     follower.look()
     follower.look()
     follower.close()
@@ -86,6 +98,9 @@ def test_faults_are_told_by_the_clients_names_and_old_ones_not_again(
     assert "going on after round 1" in said
     assert "an old one" not in said
     assert said.count("round 2: site-05 skipped: late") == 1
+    assert "site-02 has left" in said
+    assert "site-new has joined" in said
+    assert "round 3: site-new skipped: gone" in said
 
 
 def test_before_the_run_has_begun_there_is_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 pytest.importorskip("flwr")
 
 from deployed import children, command_line, deployment, marked_with, until
 
 from fedgsp.deploy import guardian
-from fedgsp.deploy.layout import Deployment, read_deployment
+from fedgsp.deploy.layout import read_deployment
 from fedgsp.deploy.local import Locally
 from fedgsp.deploy.superlink import SuperLink
 
@@ -38,15 +39,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def in_one_process(place: Deployment, config: Path, out: Path) -> dict[str, Any]:
-    """What `fedgsp run` makes of the same configuration and the same data."""
-    table = tomllib.loads(config.read_text())
-    method, run = table["method"]["name"], table["run"]
-    options = ["--method", method, "--rounds", str(run["rounds"]), "--seed", str(run["seed"]), "--data", DATA]
-    made = subprocess.run(
-        [*FEDGSP, "run", *options, "--model", table["model"]["name"], "--out", str(out), "--json"],
-        capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
+def in_one_process(text: str, folder: Path) -> dict[str, Any]:
+    """What `fedgsp run` makes of the same configuration, without its section for deployments, and the same data."""
+    table = tomllib.loads(text)
+    del table["deploy"]
+    (folder / "config.toml").write_text(tomli_w.dumps(table))
+    command = [*FEDGSP, "run", str(folder / "config.toml"), "--data", DATA, "--out", str(folder / "here"), "--json"]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
     facts: dict[str, Any] = json.loads(made.stdout)
     return facts
 
@@ -66,27 +66,19 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locally]:
 def test_same_bits_as_in_one_process(federation: Locally, tmp_path: Path, method: str) -> None:
     """Six nodes under TLS and keys train the model that one process trains, to the bit."""
     place = federation.place
-    config = place.config.read_text().replace('name = "fedgsp"', f'name = "{method}"')
+    written = deployment(tmp_path / "fed", NODES, data=DATA, rounds=2, method=method)
+    config = written.config.read_text()
     place.config.write_text(config)
     run = place.runs / method
     number = federation.submit(run, resume=False)
-    try:
-        until(lambda: _over(federation.link, number), 400, f"{method} to end")
-    finally:
-        place.config.write_text(config.replace(f'name = "{method}"', 'name = "fedgsp"'))
+    until(lambda: _over(federation.link, number), 400, f"{method} to end")
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "finished", result["cause"]
-    here = in_one_process(place, _config_of(tmp_path, config), tmp_path / "here")
+    here = in_one_process(config, tmp_path)
     assert result["model"] == here["model"]
     ours, theirs = lines(run / "journal.jsonl"), lines(tmp_path / "here" / "journal.jsonl")
     for key in ("round", "groups", "chains", "clients", "samples", "steps", "train_loss", "accuracy", "loss", "state"):
         assert [entry[key] for entry in ours] == [entry[key] for entry in theirs], key
-
-
-def _config_of(folder: Path, text: str) -> Path:
-    path = folder / "config.toml"
-    path.write_text(text)
-    return path
 
 
 def _over(link: SuperLink, number: int) -> bool:

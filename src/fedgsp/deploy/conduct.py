@@ -21,7 +21,7 @@ from fedgsp.report.happenings import held
 
 LOOK_SECONDS, ASK_SECONDS = 0.3, 2.0
 GONE_SECONDS = 8.0
-"""A run directory that nobody has held for so long is nobody's any more. Flower says so too, but only after most of a minute."""
+"""A run directory that nobody has held for so long is nobody's any more; Flower notices only after most of a minute."""
 
 
 class Shown(Protocol):
