@@ -88,7 +88,8 @@ def run_remotely(place: Deployment, run: Path, *, resume: bool, follow: Follow) 
 
 
 def _followed(place: Deployment, run: Path, number: int, follow: Follow, trouble: Callable[[], list[str]]) -> Outcome:
-    write_whole(place.root / "submitted.json", json.dumps({"run": str(run), "number": number}).encode(), sync=False)
+    facts = {"schema": 1, "run": str(run), "number": number}
+    write_whole(place.root / "submitted.json", json.dumps(facts).encode() + b"\n", sync=False)
     link, shown = control(place), follow(run)
     asked, ended = 0.0, None
     last_held: float | None = None
