@@ -35,7 +35,7 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
         fed = tmp_path / "server machine" / "fed"
 
         def ran(machine: str, *command: object, code: int = 0) -> str:
-            made = subprocess.run(machines.on(machine, *command), capture_output=True, text=True, timeout=300)
+            made = subprocess.run(machines.on(machine, *command), capture_output=True, text=True, timeout=600)
             assert made.returncode == code, f"{command}: {made.stdout}{made.stderr}"
             return made.stdout + made.stderr
 
@@ -80,7 +80,7 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
                 assert ran("north", *command, code=0 if said == "403" else 7) == said
 
             following = processes.start("run", machines.on("server", *FEDGSP, "deploy", "run", fed))
-            until(lambda: (status()["run"] or {"round": 0})["round"] >= 1, 240, "the first round")
+            until(lambda: (status()["run"] or {"round": 0})["round"] >= 1, 600, "the first round")
             ran("server", *FEDGSP, "deploy", "stop", fed)
             until(lambda: not following.alive, 60, "the display to notice")
             assert status()["run"]["status"] != "running"

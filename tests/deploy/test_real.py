@@ -45,7 +45,7 @@ def in_one_process(text: str, folder: Path) -> dict[str, Any]:
     del table["deploy"]
     (folder / "config.toml").write_text(tomli_w.dumps(table))
     command = [*FEDGSP, "run", str(folder / "config.toml"), "--data", DATA, "--out", str(folder / "here"), "--json"]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    made = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr
     facts: dict[str, Any] = json.loads(made.stdout)
     return facts
@@ -67,18 +67,18 @@ def test_same_bits_as_in_one_process(federation: Locally, tmp_path: Path, method
     """Six nodes under TLS and keys train the model that one process trains, to the bit."""
     place = federation.place
     written = deployment(tmp_path / "fed", NODES, data=DATA, rounds=2, method=method)
-    config = written.config.read_text()
+    config = written.config.read_text().replace("eval_every = 1", "eval_every = 2")
     place.config.write_text(config)
     run = place.runs / method
     number = federation.submit(run, resume=False)
-    until(lambda: _over(federation.link, number), 400, f"{method} to end")
+    until(lambda: _over(federation.link, number), 900, f"{method} to end")
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "finished", result["cause"]
     here = in_one_process(config, tmp_path)
     assert result["model"] == here["model"]
     ours, theirs = lines(run / "journal.jsonl"), lines(tmp_path / "here" / "journal.jsonl")
-    for key in ("round", "groups", "chains", "clients", "samples", "steps", "train_loss", "accuracy", "loss", "state"):
-        assert [entry[key] for entry in ours] == [entry[key] for entry in theirs], key
+    for key in ("round", "groups", "chains", "clients", "samples", "steps", "bytes", "train_loss", "accuracy", "loss", "state"):
+        assert [entry.get(key) for entry in ours] == [entry.get(key) for entry in theirs], key
 
 
 def _over(link: SuperLink, number: int) -> bool:
@@ -152,20 +152,20 @@ def account(run: Path) -> None:
 
 def test_nodes_app_and_superlink_are_killed_and_the_run_goes_on(tmp_path: Path) -> None:
     place, log = tmp_path / "fed", tmp_path / "log"
-    first = Command(log, "local", place, "--nodes", NODES, "--data", DATA, "--rounds", 3)
+    first = Command(log, "local", place, "--nodes", NODES, "--data", DATA, "--rounds", 2)
     try:
-        until(lambda: happened(place, "hop", round=1), 240, "the first hop")
+        until(lambda: happened(place, "hop", round=1), 600, "the first hop")
         mark = mark_of(place)
         run = newest(place)
         waiting = _not_yet_trained(run, read_deployment(place).sites())
         for name in waiting[:2]:
             kill_tree(_pid(place, f"node-{name}"))
-        until(lambda: len(lines(run / "journal.jsonl")) == 1, 240, "the round to end without the two")
+        until(lambda: len(lines(run / "journal.jsonl")) == 1, 600, "the round to end without the two")
         [entry] = lines(run / "journal.jsonl")
         assert sorted(one["name"] for one in entry["skipped"]) == sorted(waiting[:2])
         account(run)
 
-        until(lambda: happened(place, "hop", round=2), 120, "the second round's first hop")
+        until(lambda: happened(place, "hop", round=2), 600, "the second round's first hop")
         [app] = marked_with(mark, "flwr-serverapp")
         os.kill(app, signal.SIGKILL)
         assert first.ended(120) == 1
@@ -177,7 +177,7 @@ def test_nodes_app_and_superlink_are_killed_and_the_run_goes_on(tmp_path: Path) 
     assert len(lines(run / "journal.jsonl")) == 1
 
     second = Command(log, "resume", place)
-    until(lambda: happened(place, "hop", round=2), 240, "the second round, again")
+    until(lambda: happened(place, "hop", round=2), 600, "the second round, again")
     mark = mark_of(place)
     [link] = [pid for pid in marked_with(mark, "flower-superlink") if "superexec" not in command_line(pid)]
     os.kill(link, signal.SIGKILL)
@@ -185,12 +185,12 @@ def test_nodes_app_and_superlink_are_killed_and_the_run_goes_on(tmp_path: Path) 
     assert guardian.marked(mark) == {}
 
     third = Command(log, "resume", place)
-    assert third.ended(400) == 0, third.said()[-2000:]
+    assert third.ended(900) == 0, third.said()[-2000:]
     assert newest(place) == run
-    assert [entry["round"] for entry in lines(run / "journal.jsonl")] == [1, 2, 3]
+    assert [entry["round"] for entry in lines(run / "journal.jsonl")] == [1, 2]
     account(run)
-    replayed = subprocess.run([*FEDGSP, "replay", str(run), "--json"], capture_output=True, text=True, timeout=300)
-    assert json.loads(replayed.stdout) == {"rounds": 3, "same": True, "differs": None}, replayed.stderr
+    replayed = subprocess.run([*FEDGSP, "replay", str(run), "--json"], capture_output=True, text=True, timeout=600)
+    assert json.loads(replayed.stdout) == {"rounds": 2, "same": True, "differs": None}, replayed.stderr
 
 
 def _not_yet_trained(run: Path, sites: list[str]) -> list[str]:
@@ -208,7 +208,7 @@ def _pid(place: Path, name: str) -> int:
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     place = tmp_path / "fed"
     command = Command(tmp_path / "log", "local", place, "--nodes", 2, "--data", "glyphs:clients=2", "--rounds", 50)
-    until(lambda: happened(place, "round", round=1), 240, "the first round")
+    until(lambda: happened(place, "round", round=1), 600, "the first round")
     mark = mark_of(place)
     assert len(guardian.marked(mark)) >= 5
     command.process.send_signal(signal.SIGINT)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.data.cache import cache_root
 from fedgsp.deploy.certificates import read_node_public
 from fedgsp.deploy.layout import Deployment, split_address
 from fedgsp.deploy.superlink import FlowerRun, SuperLink, Unreachable
 from fedgsp.deploy.supervise import Supervisor, recorded
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """How long a SuperLink may take to answer, and nodes to be there: a new process takes seconds, many at once far longer."""
 POLL = 0.5
 
@@ -32,6 +33,7 @@ def environment(place: Deployment) -> dict[str, str]:
         "PATH": path,
         "FEDGSP_BIN": str(Path(sys.executable).parent),
         "FLWR_HOME": str(place.flwr_home),
+        "FEDGSP_CACHE": str(cache_root()),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
