@@ -47,6 +47,8 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
         address = f"{machines.server}:8443"
         ran("server", *FEDGSP, "deploy", "init", fed, *sites, "--address", address, "--data", "glyphs:clients=2", "--rounds", 2)
         place = read_deployment(fed)
+        patient = place.config.read_text().replace("# hop_seconds_floor = 60.0", "hop_seconds_floor = 300.0")
+        place.config.write_text(patient)  # machines that run tests are busy
         nginx = tmp_path / "nginx.conf"
         nginx.write_text(
             f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log; events {{}}\n"
@@ -83,7 +85,7 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
             until(lambda: (status()["run"] or {"round": 0})["round"] >= 1, 600, "the first round")
             ran("server", *FEDGSP, "deploy", "stop", fed)
             until(lambda: not following.alive, 60, "the display to notice")
-            assert status()["run"]["status"] != "running"
+            assert status()["run"]["status"] in ("interrupted", "stopped", "failed")
             assert "2 of 2 rounds" in ran("server", *FEDGSP, "deploy", "resume", fed)
             assert status()["run"]["status"] == "finished"
             figures = ran("server", "curl", "-s", "http://127.0.0.1:9109/metrics")

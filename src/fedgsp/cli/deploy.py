@@ -170,7 +170,7 @@ def stop(place: Place) -> None:
     from fedgsp.deploy.conduct import stop_run
     from fedgsp.deploy.layout import read_deployment
 
-    typer.echo(f"run {stop_run(read_deployment(place))} is told to stop.")
+    typer.echo(f"run {stop_run(read_deployment(place))} is stopped.")
 
 
 def metrics(

@@ -20,6 +20,7 @@ from fedgsp.deploy.superlink import FlowerRun, SuperLink
 from fedgsp.report.happenings import held
 
 LOOK_SECONDS, ASK_SECONDS = 0.3, 2.0
+STOP_SECONDS = 120.0
 GONE_SECONDS = 8.0
 """A run directory that nobody has held for so long is nobody's any more; Flower notices only after most of a minute."""
 
@@ -136,9 +137,10 @@ def run_to_resume(place: Deployment) -> Path:
 
 
 def stop_run(place: Deployment) -> int:
-    """Stop the run that was submitted last; its number."""
+    """Stop the run that was submitted last, and wait until its app has let go of the run directory; its number."""
     try:
-        number = int(json.loads((place.root / "submitted.json").read_text())["number"])
+        facts = json.loads((place.root / "submitted.json").read_text())
+        number, run = int(facts["number"]), Path(facts["run"])
     except (OSError, ValueError, KeyError):
         raise InputError(f"no run was submitted from {place.root}.") from None
     link: SuperLink = control(place)
@@ -146,6 +148,11 @@ def stop_run(place: Deployment) -> int:
     if found is None or found.over:
         raise InputError(f"run {number} is not going on.")
     link.stop(number)
+    deadline = time.monotonic() + STOP_SECONDS
+    while held(run):
+        if time.monotonic() > deadline:
+            raise RunFailed(f"run {number} was told to stop, but its app still holds {run} after {STOP_SECONDS:g} seconds.")
+        time.sleep(LOOK_SECONDS)
     return number
 
 
