@@ -28,7 +28,8 @@ class Follower:
         self._begun = False
         self._events = LineTail(run / "events.jsonl")
         self._names: dict[int, str] = {}
-        self._first_look = True
+        for event in self._events.read()[1]:  # what went before was shown then
+            self._know(event)
 
     @property
     def view(self) -> RunView | None:
@@ -47,9 +48,8 @@ class Follower:
         if not self._begun:
             return
         _, events = self._events.read()
-        for event in events if not self._first_look else events[_last_start(events) :]:
+        for event in events:
             self._tell(event)
-        self._first_look = False
         for entry in self._view.entries:
             if entry["round"] > self._told:
                 self._shown.round_done(entry)
@@ -84,30 +84,27 @@ class Follower:
             if kind == "skipped":
                 self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
         elif kind == "sites":
-            self._roster(event)
+            for number in event.get("left", []):
+                self._shown.say(f"{self._name(number)} has left")
+            for name in self._know(event):
+                self._shown.say(f"{name} has joined")
         elif kind == "waiting":
             self._shown.say(f"waiting for sites: {event.get('cause')}")
         elif kind == "below_quorum":
             done = f"{event.get('trained')} of {event.get('planned')} samples"
             self._shown.say(f"round {event.get('round')}: below the quorum ({done}); it is run again")
 
-    def _roster(self, event: Mapping[str, Any]) -> None:
-        """Sites that came and went; the first list is the headline's."""
-        for number in event.get("left", []):
-            self._shown.say(f"{self._name(number)} has left")
-        for member in event.get("members", []):
-            number, name = int(member["number"]), str(member["name"])
-            if number not in self._names and self._names and not self._first_look:
-                self._shown.say(f"{name} has joined")
-            self._names[number] = name
+    def _know(self, event: Mapping[str, Any]) -> list[str]:
+        """Remember what sites are called; those that were not there before (the first list is the headline's)."""
+        if event.get("event") != "sites":
+            return []
+        listed = {int(member["number"]): str(member["name"]) for member in event.get("members", [])}
+        new = [name for number, name in listed.items() if number not in self._names] if self._names else []
+        self._names.update(listed)
+        return new
 
     def _name(self, client: Any) -> str:
         return self._names.get(client, f"client {client}")
-
-
-def _last_start(events: list[dict[str, Any]]) -> int:
-    """Where the process that drives the run now began: what went before was shown then."""
-    return max((i for i, event in enumerate(events) if event.get("event") in ("started", "resumed")), default=0)
 
 
 class Unseen:

@@ -74,7 +74,12 @@ def run_locally(place: Deployment, run: Path, *, resume: bool, follow: Follow, s
         processes.start_server()
         processes.start_nodes(place.sites())
         number = processes.submit(run, resume)
-        return _followed(place, run, number, follow, processes.trouble)
+        try:
+            return _followed(place, run, number, follow, processes.trouble)
+        except RunFailed as error:
+            if not (run / "config.toml").exists():
+                raise
+            raise RunFailed(f"{error} Nothing finished is lost; go on with: fedgsp deploy resume {place.root}") from error
 
 
 def run_remotely(place: Deployment, run: Path, *, resume: bool, follow: Follow) -> Outcome:

@@ -101,7 +101,8 @@ class Supervisor:
         for name in names:
             code = self._children[name].poll()
             if code is not None:
-                raise RunFailed(f"{name} ended with code {code} ({self.tail(name)}); see {self.folder / 'logs'}/{name}.log.")
+                how = f"with code {code}" if code >= 0 else f"by signal {-code}"
+                raise RunFailed(f"{name} ended {how} ({self.tail(name)}); see {self.folder / 'logs'}/{name}.log.")
 
     def running(self) -> list[Started]:
         """What was started and is still there."""
