@@ -51,6 +51,8 @@ class Roster:
         self._stale: set[int] = set()
         self._asked_in = 0
         self._attempt = 1
+        self._waited = 0.0  # for a quorum, since the last round that had one
+        self._pauses = 0
         self._outline: Outline | None = None
 
     # -- what an engine looks up -----------------------------------------------------------------------------------------
@@ -108,7 +110,7 @@ class Roster:
     def enough(self, round_: int, trained: int, planned: int, event: Event) -> bool:
         """Whether the quorum was reached; if not time and again, wait for sites to come back."""
         if trained > 0 and trained >= self.settings.quorum * planned:
-            self._attempt = 1
+            self._attempt, self._waited, self._pauses = 1, 0.0, 0
             return True
         facts = {"round": round_, "attempt": self._attempt, "trained": trained, "planned": planned}
         event("below_quorum", **facts)
@@ -122,7 +124,7 @@ class Roster:
         """Put what changed into the event log."""
         assert self.kind is not None
         if self.log.kind is None:
-            event("federation", run=self.log.run, samples=asdict(self.kind))
+            event("federation", run=self.log.run, about=asdict(self.kind))
             self.log.kind = self.kind
         facts = changes(self._logged, self.here)
         if facts is not None:
@@ -130,24 +132,28 @@ class Roster:
             self._logged = dict(self.here)
 
     def _wait_for_quorum(self, cause: str, planned: int, event: Event) -> None:
-        """Pause: wait for sites that hold enough samples, and give up (without losing anything) when none come."""
+        """Pause: wait for sites that hold enough samples, and give up (without losing anything) when that takes too long.
+
+        Sites may be there and still fail, so every pause of one round is longer than the last, and all of them count.
+        """
         settings = self.settings
         event("waiting", cause=cause, seconds=settings.wait_seconds)
         print(f"paused: {cause}; waiting up to {settings.wait_seconds:g} s for sites to come back.", flush=True)
-        until = self.clock.now() + settings.wait_seconds
-        first = True
-        while True:
-            self.clock.sleep(max(1.0, self.clock.poll))
-            self._look(refresh=first)  # who is listed but does not answer is not there
-            first = False
+        self._pauses += 1
+        seconds = max(self.clock.poll, float(2**self._pauses))
+        refresh = True  # who is listed but does not answer is not there
+        while self._waited < settings.wait_seconds:
+            self.clock.sleep(seconds)
+            self._waited, seconds = self._waited + seconds, max(1.0, self.clock.poll)
+            self._look(refresh=refresh)
+            refresh = False
             there = sum(member.train for member in self.here.values())
             if there > 0 and there >= settings.quorum * planned:
                 return
-            if self.clock.now() >= until:
-                raise Paused(
-                    f"the run is paused: {cause}, and not enough sites came back within {settings.wait_seconds:g} s; see to "
-                    f"the sites and go on with fedgsp deploy resume."
-                )
+        raise Paused(
+            f"the run is paused: {cause}, and waiting {settings.wait_seconds:g} s for sites did not help; see to them and go on "
+            f"with fedgsp deploy resume."
+        )
 
     def _look(self, *, refresh: bool) -> None:
         """Compare the Grid's nodes with the list: drop who is gone, ask who is new, stale or due."""

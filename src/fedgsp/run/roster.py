@@ -157,7 +157,7 @@ class Log:
         what = event["event"]
         if what == "federation":
             self.run = event["run"]
-            self.kind = Kind(**{**event["samples"], "shape": tuple(event["samples"]["shape"])})
+            self.kind = Kind(**{**event["about"], "shape": tuple(event["about"]["shape"])})
         elif what == "sites":
             for table in event["members"]:
                 member = Member.decode(table)

@@ -18,6 +18,8 @@ def introduce(site: Site, facts: dict[str, Any]) -> dict[str, Any]:
     sheet.check_allowed(site)
     shard = open_shard(site)
     check_fits(sheet, shard, site)
+    if sheet.kernel.startswith("c-"):
+        _check_kernel(sheet.kernel)
     number = _number(facts.get("number"), site)
     data = carved(sheet, shard, 0 if number is None else number)
     own = len(data) - 1
@@ -51,6 +53,17 @@ def check_fits(sheet: Sheet, shard: Shard, site: Site) -> None:
         raise Refused(f"the site '{site.name}' and the run do not agree whether targets are classes or real numbers")
     if sheet.classes is not None and shard.data.classes > sheet.classes:
         raise Refused(f"the site '{site.name}' has {shard.data.classes} classes, the run {sheet.classes}")
+
+
+def _check_kernel(name: str) -> None:
+    """Refuse a run whose steps are made by kernels that this machine does not have: its bits would differ."""
+    from fedgsp.fast.build import library
+
+    found = library()
+    if isinstance(found, str):
+        raise Refused(f'the run\'s kernel {name} is not to be had there: {found}; set [run] fast = "off"', for_good=True)
+    if found.name != name:
+        raise Refused(f'the run\'s kernel is {name}, it has {found.name}; set [run] fast = "off"', for_good=True)
 
 
 def _number(told: Any, site: Site) -> int | None:
