@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-all bench bench-peers lint types boundaries browser clean
+.PHONY: demo test test-all bench bench-peers lint types boundaries browser network clean
 
 demo: $(STAMP)
 	$(BIN)/fedgsp run --report
@@ -13,7 +13,7 @@ demo: $(STAMP)
 test: lint types boundaries
 	$(BIN)/pytest -m "not slow"
 
-test-all: lint types boundaries browser
+test-all: lint types boundaries browser network
 	$(BIN)/pytest --cov --cov-report=term-missing:skip-covered --cov-fail-under=90
 	$(BIN)/python tests/mutations.py
 
@@ -30,6 +30,11 @@ bench-peers: $(STAMP)
 browser:
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+
+# Deployments are tested across network namespaces, behind a real reverse proxy.
+network:
+	command -v ip >/dev/null && command -v nginx >/dev/null \
+	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 nginx-light; }
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

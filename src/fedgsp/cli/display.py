@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgsp.core.chain import Plan
-from fedgsp.engine.job import EngineEvent, HopDone
+from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost
 from fedgsp.methods import JUDGED
 from fedgsp.run.observers import Observer
 from fedgsp.run.report import FINAL_EVALUATIONS
@@ -26,7 +27,22 @@ STEPS = {"plain": "plain PyTorch steps", "lazy": "steps of large layers put off"
 """What is said of a kernel; all others are compiled."""
 
 
-def display() -> Observer:
+@dataclass(frozen=True)
+class About:
+    """What a display says of a run: a line, remarks, how many rounds, and the metric that it is judged by."""
+
+    headline: str
+    rounds: int
+    score: str | None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, setup: Setup) -> About:
+        """A run of this process."""
+        return cls(headline(setup), setup.config.run.rounds, setup.job.task.score, tuple(setup.notes))
+
+
+def display() -> LiveDisplay | PlainLines:
     """The live display on a terminal, plain lines elsewhere."""
     return LiveDisplay() if sys.stdout.isatty() else PlainLines()
 
@@ -87,17 +103,28 @@ def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
     )
 
 
+def trouble(event: HopSkipped | WorkerLost) -> str:
+    """A line about a client that was skipped, or a chain that begins anew."""
+    if isinstance(event, HopSkipped):
+        return f"round {event.round}: client {event.client} is skipped in chain {event.chain}: {event.cause}"
+    return f"round {event.round}: chain {event.chain} is run again: {event.cause}"
+
+
 class PlainLines(Observer):
     """A line a round, for logs and pipes."""
 
     def __init__(self) -> None:
-        self._setup: Setup | None = None
+        self._about: About | None = None
 
     def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
         """Say what runs, and where it goes on."""
-        self._setup = setup
-        print(headline(setup))
-        for note in setup.notes:
+        self.begin(About.of(setup), journal)
+
+    def begin(self, about: About, journal: list[dict[str, Any]]) -> None:
+        """The same, for whoever knows the run by its directory only."""
+        self._about = about
+        print(about.headline)
+        for note in about.notes:
             print(f"note: {note}")
         if journal:
             print(f"going on after round {journal[-1]['round']}")
@@ -106,12 +133,19 @@ class PlainLines(Observer):
     def event(self, event: EngineEvent) -> None:
         """Only trouble is worth a line."""
         if not isinstance(event, HopDone):
-            print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", flush=True)
+            print(trouble(event), flush=True)
 
     def round_done(self, entry: dict[str, Any]) -> None:
         """A line a round."""
-        assert self._setup is not None
-        print(round_line(entry, self._setup.config.run.rounds, self._setup.job.task.score), flush=True)
+        assert self._about is not None
+        print(round_line(entry, self._about.rounds, self._about.score), flush=True)
+
+    def advanced(self, chain: int, hops: int) -> None:
+        """Not worth a line."""
+
+    def say(self, text: str) -> None:
+        """Anything else that a person should know."""
+        print(text, flush=True)
 
 
 class LiveDisplay(Observer):
@@ -119,7 +153,7 @@ class LiveDisplay(Observer):
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or plain_console()
-        self._setup: Setup | None = None
+        self._about: About | None = None
         self._journal: list[dict[str, Any]] = []
         self._plan: Plan | None = None
         self._done: dict[int, int] = {}
@@ -130,9 +164,13 @@ class LiveDisplay(Observer):
 
     def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
         """Open the live view."""
-        self._setup, self._journal = setup, list(journal)
-        self._console.print(headline(setup))
-        for note in setup.notes:
+        self.begin(About.of(setup), journal)
+
+    def begin(self, about: About, journal: list[dict[str, Any]]) -> None:
+        """The same, for whoever knows the run by its directory only."""
+        self._about, self._journal = about, list(journal)
+        self._console.print(about.headline)
+        for note in about.notes:
             self._console.print(f"note: {note}", style="yellow")
         if journal:
             self._console.print(f"going on after round {journal[-1]['round']}")
@@ -147,10 +185,14 @@ class LiveDisplay(Observer):
     def event(self, event: EngineEvent) -> None:
         """A chain advances, or starts again."""
         if isinstance(event, HopDone):
-            self._done[event.chain] = event.report.hop + 1
-        else:
-            self._done[event.chain] = 0
-            self._console.print(f"round {event.round}: chain {event.chain} is run again: {event.cause}", style="yellow")
+            self.advanced(event.chain, event.report.hop + 1)
+            return
+        self.advanced(event.chain, event.hop + 1 if isinstance(event, HopSkipped) else 0)
+        self._console.print(trouble(event), style="yellow")
+
+    def advanced(self, chain: int, hops: int) -> None:
+        """So many hops of a chain are done."""
+        self._done[chain] = hops
 
     def evaluating(self, round_: int) -> None:
         """The chains are done."""
@@ -161,6 +203,10 @@ class LiveDisplay(Observer):
         self._journal.append(entry)
         self._round_seconds.append(time.monotonic() - self._began)
 
+    def say(self, text: str) -> None:
+        """Anything else that a person should know."""
+        self._console.print(text, style="yellow")
+
     def closed(self) -> None:
         """Give the terminal back."""
         if self._live is not None:
@@ -168,8 +214,8 @@ class LiveDisplay(Observer):
             self._live = None
 
     def _view(self) -> Group:
-        assert self._setup is not None
-        rounds, score = self._setup.config.run.rounds, self._setup.job.task.score
+        assert self._about is not None
+        rounds, score = self._about.rounds, self._about.score
         done = self._journal[-1]["round"] if self._journal else 0
         recent = self._round_seconds[-10:]
         left = duration(sum(recent) / len(recent) * (rounds - done)) + " left" if recent else ""

@@ -152,16 +152,19 @@ def replay(
     workers: Annotated[str, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the verdict.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON, nothing else.")] = False,
+    data: Annotated[str | None, typer.Option(help="For a deployment: a source that has the samples of all its sites.")] = None,
 ) -> None:
     """Recompute a run from its configuration, data and event log, and compare it to the bit."""
     from fedgsp.run import replay as replaying
 
     observers = _observers(quiet, as_json)
-    verdict = replaying.replay(directory, workers=_workers(workers) or "auto", observers=observers)
+    verdict = replaying.replay(directory, workers=_workers(workers) or "auto", observers=observers, source=data)
     if as_json:
-        typer.echo(json.dumps({"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}))
+        facts = {"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}
+        typer.echo(json.dumps({**facts, **({"why_no_further": verdict.why_no_further} if verdict.why_no_further else {})}))
     elif verdict.differs is None:
-        typer.echo(f"{directory}: {verdict.rounds} rounds replayed, every bit the same.")
+        end = f" No further: {verdict.why_no_further}." if verdict.why_no_further else ""
+        typer.echo(f"{directory}: {verdict.rounds} rounds replayed, every bit the same.{end}")
     else:
         typer.echo(f"{directory}: round {verdict.rounds + 1} differs: {verdict.differs}.", err=True)
     if verdict.differs is not None:

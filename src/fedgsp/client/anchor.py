@@ -28,6 +28,10 @@ class Anchored(SGD):
         if self.anchor not in ("handed", "global"):
             raise InputError(f"anchor must be 'handed' or 'global', not '{self.anchor}'.")
 
+    def fetches(self) -> bool:
+        """With the round's own model as anchor."""
+        return self.anchor == "global"
+
     def reference(self, visit: Visit, prefix: str = "") -> Tensors:
         """Copies of the reference's tensors whose names begin with `prefix`, on the device that trains."""
         if self.anchor == "global":

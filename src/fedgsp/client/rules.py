@@ -19,7 +19,8 @@ from torch import nn
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
-from fedgsp.core.tensors import Tensors, total_bytes
+from fedgsp.core.tensors import Tensors
+from fedgsp.core.wire import FULL, Wire, wire_bytes
 from fedgsp.fast import Obstacles, Step
 from fedgsp.models.split import FEATURES, Level, Seen, declared
 from fedgsp.models.state import load_tensors
@@ -37,7 +38,8 @@ class Visit:
     sent to the client beside model and `shared`. `frozen` holds the weights of models that the rule holds the trained one
     against, under names of its own (see `SGD.looks_at`), to be put there in `begin`.
     `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
-    `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made.
+    `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made,
+    `wire` says what models are on their way.
     """
 
     model: nn.Module
@@ -58,6 +60,7 @@ class Visit:
     state: Tensors = field(default_factory=dict)
     sent: Tensors = field(default_factory=dict)
     steps: int = 0
+    wire: Wire = FULL
     _still: dict[str, nn.Module] = field(default_factory=dict)
 
     def fetch_global(self, prefix: str = "") -> Tensors:
@@ -67,7 +70,7 @@ class Visit:
         """
         wanted = {name: tensor for name, tensor in self.global_model.items() if name.startswith(prefix)}
         if not self.first:
-            self.extra_down += total_bytes(wanted)
+            self.extra_down += wire_bytes(wanted, self.wire)
         return wanted
 
     def see(self, level: Level, x: torch.Tensor) -> Seen:
@@ -171,6 +174,10 @@ class SGD:
     def sends(self, model: nn.Module) -> Tensors:
         """Tensors shaped like those that every hop sends up beside `model` (their values do not matter)."""
         return {}
+
+    def fetches(self) -> bool:
+        """Whether clients behind a chain's first one need the round's own model beside the handed one (`fetch_global`)."""
+        return False
 
     def reach(self, steps: int, lr: float) -> float:
         """How far `steps` steps along a gradient of length 1 lead, in units of `lr`: without momentum their number."""

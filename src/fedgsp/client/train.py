@@ -19,6 +19,7 @@ from fedgsp.core.chain import HopReport, Stop
 from fedgsp.core.errors import Diverged
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, total_bytes
+from fedgsp.core.wire import FULL, Wire, wire_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.fast import PLAIN, FusedNet, Kernel, Step, lazy_linears
@@ -47,6 +48,7 @@ class Trainer:
     device: torch.device
     seeds: Seeds
     kernel: Kernel = PLAIN
+    wire: Wire = FULL
     fused: FusedNet | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class Trainer:
         self.fused = self.kernel.fused(self.model, example, self.rule.batch_size)
         self._reads_rows = self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
         self._own = model_tensors(self.model)
-        self._model_bytes = total_bytes(self._own)
+        self._model_bytes = wire_bytes(self._own, self.wire)
 
     def load(self, tensors: Tensors) -> None:
         """Put a model's state in place of the one that is there."""
@@ -84,7 +86,7 @@ class Trainer:
         lr = rule.lr * rule.schedule.factor(round_)
         visit = Visit(
             self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
-            first, lambda: self._batches(rows, EVAL_ROWS), self.fused,
+            first, lambda: self._batches(rows, EVAL_ROWS), self.fused, wire=self.wire,
         )  # fmt: skip
         bag = Bag() if bag is None else bag
         visit.state = bag.unpack(rule, stop.client, self.model, self.device)

@@ -27,6 +27,10 @@ class RunFailed(FedgspError):
     """A run that had started cannot go on; its last checkpoint is whole."""
 
 
+class Paused(RunFailed):
+    """A run waits for its clients longer than it was told to; nothing is lost, and it can go on when they are back."""
+
+
 class Diverged(RunFailed):
     """Training produced values that are not finite, or far too large to be averaged."""
 

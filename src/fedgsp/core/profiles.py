@@ -13,12 +13,14 @@ class Profiles:
     """The clients that are there this round, and what they say of their data.
 
     `clients` (K,) are client numbers, `counts` (K, F) the class counts of their training samples (or any non-negative
-    vector), `sizes` (K,) how many training samples each has.
+    vector), `sizes` (K,) how many training samples each has. `known` (K,) says whose counts are known; None means all: a
+    client that tells nothing of its data is spread evenly at random.
     """
 
     clients: NDArray[np.int64]
     counts: NDArray[np.int64] | NDArray[np.float64]
     sizes: NDArray[np.int64]
+    known: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 2 or not len(self.clients) == len(self.counts) == len(self.sizes):

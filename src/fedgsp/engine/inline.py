@@ -11,7 +11,7 @@ import torch
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import FedgspError, RunFailed
 from fedgsp.core.state import ServerState
-from fedgsp.engine.job import Absent, HopDone, Job, Listener, Scoring, Span, Wanted, longest_first
+from fedgsp.engine.job import Absent, HopDone, Job, Listener, NotJudged, Scoring, Span, Wanted, longest_first
 from fedgsp.engine.walk import Walker, peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
 
@@ -96,6 +96,7 @@ class _Scored:
 
     scores: list[SampleScores]
     done: bool = True
+    missing: tuple[NotJudged, ...] = ()
 
     def result(self) -> list[SampleScores]:
         """They are."""

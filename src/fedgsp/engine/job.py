@@ -17,6 +17,7 @@ from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import Tensors
+from fedgsp.core.wire import FULL, Wire
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.evaluate.forward import SampleScores
@@ -29,7 +30,8 @@ from fedgsp.models.task import Task
 class Job:
     """What is the same for every chain of a run; `store` is where clients keep their states, if the rule has such.
 
-    Clients `at_server` are the server's own samples: nothing is sent to or from them.
+    Clients `at_server` are the server's own samples: nothing is sent to or from them. `wire` says what a model is on its
+    way from client to client.
     """
 
     model: ModelSpec
@@ -41,6 +43,7 @@ class Job:
     store: ClientStore | None = None
     at_server: frozenset[int] = frozenset()
     kernel: Kernel = PLAIN
+    wire: Wire = FULL
 
     def fresh_model(self) -> nn.Module:
         """A model with what the rule adds to it, on the CPU, its weights still to be loaded."""
@@ -62,11 +65,37 @@ class Job:
 
 @dataclass(frozen=True)
 class HopDone:
-    """A client of chain `chain` has trained."""
+    """A client of chain `chain` has trained; `waited` is how long it took from asking it to its answer, where that is known."""
 
     round: int
     chain: int
     report: HopReport
+    waited: float | None = None
+
+
+@dataclass(frozen=True)
+class HopSkipped:
+    """A client failed, was late or sent what cannot be used: its chain goes on without it, from the last good model.
+
+    `lost_bytes` were sent to it for nothing, `seconds` went by until that was known.
+    """
+
+    round: int
+    chain: int
+    hop: int
+    client: int
+    cause: str
+    lost_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """A client gave no scores of a round's model, so the round's figures are about the others."""
+
+    round: int
+    client: int
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -91,7 +120,7 @@ class Span:
     end: float
 
 
-EngineEvent = HopDone | WorkerLost
+EngineEvent = HopDone | HopSkipped | WorkerLost
 Listener = Callable[[EngineEvent], None]
 Absent = Mapping[int, frozenset[int]]
 """Hops to leave out, by chain: what a replay reads off the event log."""
@@ -111,6 +140,11 @@ class Scoring(Protocol):
 
     def result(self) -> list[SampleScores]:
         """The scores, after waiting for those that are still missing."""
+        ...
+
+    @property
+    def missing(self) -> tuple[NotJudged, ...]:
+        """Clients whose scores will never come, as is known after `result`; what stands in their place means nothing."""
         ...
 
 

@@ -7,7 +7,7 @@ late or twice, and says in the end what happened. Local engines run it inside th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,12 +18,17 @@ from fedgsp.core.chain import Chain, HopReport, Stop
 class Policy:
     """What to do when a hop fails: try again `retries` times, then stop the chain or skip the client.
 
-    `hop_seconds` is how long a client may take; None waits for ever (a local client cannot get lost on the way).
+    `hop_seconds` is how long a client may take, the same for all or a stop's own; None waits for ever (a local client cannot
+    get lost on the way).
     """
 
     on_failure: Literal["stop", "skip"] = "stop"
     retries: int = 0
-    hop_seconds: float | None = None
+    hop_seconds: float | Callable[[Stop], float] | None = None
+
+    def limit(self, stop: Stop) -> float | None:
+        """How long this stop may take."""
+        return self.hop_seconds(stop) if callable(self.hop_seconds) else self.hop_seconds
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ class GroupManager:
         self._current: Stop | None = None
         self._attempt = 0
         self._tries_left = 0
+        self._limit: float | None = None
         self._deadline: float | None = None
         self._token: Any = None
         self._hops: list[HopReport] = []
@@ -136,7 +142,7 @@ class GroupManager:
         if isinstance(event, Tick):
             if self._deadline is None or now < self._deadline:
                 return []
-            return self._failed(f"no answer within {self._policy.hop_seconds:g} s", now)
+            return self._failed(f"no answer within {self._limit:g} s", now)
         if event.hop != self._current.hop or event.attempt != self._attempt:
             return []  # late or twice: that hop has been decided
         if isinstance(event, Failed):
@@ -160,7 +166,8 @@ class GroupManager:
     def _train(self, now: float) -> Train:
         assert self._current is not None
         self._attempt += 1
-        self._deadline = None if self._policy.hop_seconds is None else now + self._policy.hop_seconds
+        self._limit = self._policy.limit(self._current)
+        self._deadline = None if self._limit is None else now + self._limit
         return Train(self._current, self._attempt, self._token, self._deadline)
 
     def _failed(self, cause: str, now: float) -> list[Action]:

@@ -20,7 +20,7 @@ from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState, beside
 from fedgsp.engine.bundles import Speed, bundles, idle_share
 from fedgsp.engine.crew import MOST_ATTEMPTS, Crew, Died, Member
-from fedgsp.engine.job import Absent, HopDone, Job, Listener, Scoring, Span, Wanted, WorkerLost
+from fedgsp.engine.job import Absent, HopDone, Job, Listener, NotJudged, Scoring, Span, Wanted, WorkerLost
 from fedgsp.engine.share import Layout, Region, SharedData, lay_out
 from fedgsp.engine.walk import peak_memory_bytes
 from fedgsp.engine.worker import Broke, ChainDone, Hopped, Scored, ScoreTask, Walk, Walked, WalkTask
@@ -221,6 +221,8 @@ class _Round:
 
 class _Asked:
     """Scores that the pool was asked for."""
+
+    missing: tuple[NotJudged, ...] = ()
 
     def __init__(self, pool: PoolEngine, state: ServerState, wanted: Wanted, owners: Sequence[int | None]) -> None:
         self._pool, self._count = pool, len(wanted)

@@ -15,6 +15,7 @@ from fedgsp.client.keep import Bag, ClientStore
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.tensors import Tensors
+from fedgsp.core.wire import FULL, rounded
 from fedgsp.engine.job import Job
 from fedgsp.engine.manager import Begin, Finished, GroupManager, Policy, Train, Trained
 from fedgsp.evaluate.forward import SampleScores, score_rows
@@ -33,7 +34,9 @@ class Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
         model = job.fresh_model().to(device)
-        return cls(Trainer(model, job.rule, job.task, job.data, device, job.seeds, job.kernel), job.store, job.at_server)
+        return cls(
+            Trainer(model, job.rule, job.task, job.data, device, job.seeds, job.kernel, job.wire), job.store, job.at_server
+        )
 
     def bag(self, kept: Mapping[int, str]) -> Bag:
         """What a chain will carry beside its model, from the committed states of its clients."""
@@ -56,6 +59,8 @@ class Walker:
         clients keep and send beside the model is in `bag` afterwards.
         """
         bag = Bag() if bag is None else bag
+        wire = self.trainer.wire if self.trainer.rule.hands_on else FULL
+        start = rounded(start, wire)
         self.trainer.load(start)
         manager = GroupManager(chain, Policy(on_failure="stop"), absent)
         actions = manager.step(Begin(), 0.0)
@@ -68,6 +73,8 @@ class Walker:
                     on_train(action.stop.client)
                     report = self.trainer.visit(round_, action.stop, start, shared, not trained, bag)
                     trained = True
+                    if wire != FULL:
+                        self.trainer.load(rounded(self.trainer.tensors(), wire))
                     if action.stop.client in self.at_server:
                         report = replace(report, bytes_down=0, bytes_up=0)
                     on_hop(report)

@@ -22,8 +22,8 @@ CHUNK = 256
 class SampleScores:
     """Per-sample values: `loss` (n,) and each metric (n,)."""
 
-    loss: NDArray[np.float32]
-    metrics: dict[str, NDArray[np.float32]]
+    loss: NDArray[np.floating]
+    metrics: dict[str, NDArray[np.floating]]
 
 
 def score_rows(

@@ -26,6 +26,12 @@ class ClientScores:
     weights: NDArray[np.int64]
     values: dict[str, NDArray[np.float64]]
 
+    def without(self, clients: frozenset[int]) -> ClientScores:
+        """The same without some of the clients."""
+        keep = np.isin(self.clients, sorted(clients), invert=True)
+        values = {name: column[keep] for name, column in self.values.items()}
+        return ClientScores(self.clients[keep], self.samples[keep], self.weights[keep], values)
+
 
 @dataclass(frozen=True)
 class Summary:

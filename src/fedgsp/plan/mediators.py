@@ -22,8 +22,9 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.plan.checks import require_real, require_whole
 from fedgsp.plan.exact import as_written
 from fedgsp.plan.greedy_kl import GreedyKL
-from fedgsp.plan.groupers import Counts
+from fedgsp.plan.groupers import Counts, Random
 from fedgsp.plan.planner import Schedule
+from fedgsp.plan.unknown import shares
 
 
 @runtime_checkable
@@ -64,9 +65,7 @@ class Mediators:
         rng = seeds.plan(round_)
         online = np.sort(rng.choice(len(profiles), self.online(len(profiles)), replace=False))
         sizes = self._sizes(len(online))
-        labels = self.grouper.fill(
-            profiles.counts[online], sizes, seeds.groups(round_), population=profiles.counts.sum(axis=0)
-        )  # fmt: skip
+        labels = self._filled(profiles, online, sizes, seeds.groups(round_))
         order = rng.permutation(len(online))
         chains = [profiles.clients[online[order[labels[order] == group]]] for group in range(len(sizes))]
         return Plan(
@@ -75,6 +74,24 @@ class Mediators:
             groups=len(sizes),
             left_out=len(profiles) - len(online),
         )
+
+    def _filled(
+        self, profiles: Profiles, online: NDArray[np.int64], sizes: list[int], rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """The mediator of each client drawn; those that tell nothing of their data are spread evenly at random."""
+        population = profiles.counts.sum(axis=0)
+        if profiles.known is None or profiles.known[online].all() or isinstance(self.grouper, Random):
+            return self.grouper.fill(profiles.counts[online], sizes, rng, population=population)
+        known = profiles.known[online]
+        given = shares(sizes, int((~known).sum()), rng)
+        left = [size - some for size, some in zip(sizes, given, strict=True)]
+        filled = [group for group, size in enumerate(left) if size]
+        labels = np.empty(len(online), dtype=np.int64)
+        labels[~known] = rng.permutation(np.repeat(np.arange(len(sizes)), given))
+        if filled:
+            inner = self.grouper.fill(profiles.counts[online][known], [left[g] for g in filled], rng, population=population)
+            labels[known] = np.asarray(filled)[inner]
+        return labels
 
     def online(self, clients: int) -> int:
         """c = floor(kappa K), at least one."""

@@ -17,6 +17,7 @@ from fedgsp.plan.checks import require_choice, require_real
 from fedgsp.plan.exact import as_written
 from fedgsp.plan.groupers import Grouper
 from fedgsp.plan.growth import Growth
+from fedgsp.plan.unknown import assigned
 
 Order = Literal["shuffled", "fixed"]
 
@@ -82,7 +83,7 @@ class Grouped:
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
         """Alg. 1, lines 3-5: regroup, sample groups without replacement, order each chain."""
         rng = seeds.groups(self.grouper.drawn_in(round_))
-        labels = self.grouper.assign(profiles.counts, self.growth.groups(round_, len(profiles)), rng)
+        labels = assigned(self.grouper, profiles, self.growth.groups(round_, len(profiles)), rng)
         as_formed = rng.permutation(len(profiles))
         formed = np.unique(labels[labels >= 0])
 

@@ -32,6 +32,7 @@ from fedgsp.plan.divergence import distributions
 from fedgsp.plan.exact import as_written
 from fedgsp.plan.greedy_kl import Target
 from fedgsp.plan.planner import Order, Schedule
+from fedgsp.plan.unknown import dealt
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Superclients:
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
         """Sample superclients without replacement, order each chain."""
-        formed = self.form(profiles, seeds.groups(1))
+        formed = self._formed(profiles, seeds.groups(1))
         rng = seeds.plan(round_)
         sample = np.sort(rng.choice(len(formed), self._sampled(len(formed)), replace=False))
         place = (rng if self.order == "shuffled" else seeds.groups(2)).permutation(len(profiles))
@@ -66,6 +67,19 @@ class Superclients:
             rows = sorted(formed[number], key=lambda row: int(place[row]))
             chains.append(Chain(tuple(int(profiles.clients[row]) for row in rows)))
         return Plan(round_, tuple(chains), len(formed))
+
+    def _formed(self, profiles: Profiles, rng: np.random.Generator) -> list[list[int]]:
+        """The superclients; clients that tell nothing of their data are spread evenly at random over them."""
+        if profiles.known is None:
+            return self.form(profiles, rng)
+        known, others = np.flatnonzero(profiles.known), np.flatnonzero(~profiles.known)
+        telling = Profiles(profiles.clients[known], profiles.counts[known], profiles.sizes[known])
+        formed = [[int(known[row]) for row in group] for group in self.form(telling, rng)] if len(known) else []
+        if not formed:
+            formed = [[] for _ in range(-(-len(others) // self.most_clients))]
+        for row, group in zip(others, dealt(len(others), len(formed), rng), strict=True):
+            formed[int(group)].append(int(row))
+        return formed
 
     def form(self, profiles: Profiles, rng: np.random.Generator) -> list[list[int]]:
         """The superclients, as rows of the profiles."""

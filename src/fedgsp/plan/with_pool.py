@@ -20,7 +20,8 @@ class WithPool:
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
         """One chain more."""
-        others = Profiles(profiles.clients[:-1], profiles.counts[:-1], profiles.sizes[:-1])
+        known = None if profiles.known is None else profiles.known[:-1]
+        others = Profiles(profiles.clients[:-1], profiles.counts[:-1], profiles.sizes[:-1], known)
         plan = self.planner.plan(round_, others, seeds)
         pool = Chain((int(profiles.clients[-1]),))
         return replace(plan, chains=(*plan.chains, pool), groups=plan.groups + 1)

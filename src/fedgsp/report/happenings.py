@@ -12,7 +12,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.cost import FLEETS, RunCosts, round_cost, walked_chains
 from fedgsp.report.tail import LineTail
 
-ENDINGS = ("finished", "target", "interrupted", "failed")
+ENDINGS = ("finished", "target", "paused", "interrupted", "failed")
 SHOWN = (*ENDINGS, "started", "resumed")
 
 

@@ -130,7 +130,7 @@ class RunView:
 
     @property
     def status(self) -> str:
-        """running, finished, target, interrupted, failed, or stopped: killed without a word, so that resume goes on."""
+        """running, finished, target, paused, interrupted, failed, or stopped: killed without a word, so that resume goes on."""
         if held(self.path):
             return "running"
         last = self.happened.last

@@ -188,7 +188,8 @@ def _cautions(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> list[str]:
         told.append(f"The runs are of different lengths ({min(lengths)} to {max(lengths)} rounds).")
     if len({run.facts.fingerprint for run in runs if run.facts is not None}) > 1:
         told.append("The runs are on different data, so their figures cannot be compared.")
-    for status, verb in (("failed", "failed"), ("interrupted", "was interrupted"), ("stopped", "was stopped")):
+    endings = {"failed": "failed", "interrupted": "was interrupted", "paused": "was paused", "stopped": "was stopped"}
+    for status, verb in endings.items():
         named = [run.path.name for run in runs if run.status == status]
         if named:
             many = len(named) > 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fedgsp.client.keep import ClientStore
-from fedgsp.core.errors import InputError, RunFailed, Terminated
+from fedgsp.core.errors import InputError, Paused, RunFailed, Terminated
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.data import FederatedData
@@ -22,6 +22,7 @@ from fedgsp.data.progress import Progress, silent
 from fedgsp.engine.job import Engine
 from fedgsp.methods import Method
 from fedgsp.models import Task
+from fedgsp.run.attendance import Attendance
 from fedgsp.run.clients import ClientFacts
 from fedgsp.run.config import RunConfig
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory, read_journal
@@ -51,19 +52,32 @@ class Objects:
         return prepare(chosen, data=self.data, model=self.model, task=self.task, progress=progress)
 
 
-def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = ()) -> RunResult:
-    """A new run, in a new directory (or, with `out` None, without any files)."""
+@dataclass(frozen=True)
+class Venue:
+    """Where chains run and who is there, for runs that are not on this machine: clients keep their states themselves.
+
+    `prepare` resolves a configuration, `engine` starts the engine of a run, `attendance` says who is there.
+    """
+
+    prepare: Callable[[RunConfig], Setup]
+    engine: Callable[[Setup], Engine]
+    attendance: Attendance
+
+
+def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = (), venue: Venue | None = None) -> RunResult:
+    """A new run, in a new directory (or, with `out` None, without any files); here, or elsewhere."""
     state = setup.first
-    with client_store(setup, out) as store:
+    with _store(setup, out, venue) as store:
         if out is None:
-            return _drive(setup, [], NoRecord(state, store), None, observers, store)
-        check_room(setup, out)
+            return _drive(setup, [], NoRecord(state, store), None, observers, store, venue)
+        if venue is None:
+            check_room(setup, out)
         directory = RunDirectory.create(out)
         try:
             directory.write_config(setup.config)
             directory.write_clients(ClientFacts.of(setup).encode())
             directory.begin(state, identity_of(setup), _numerics(setup), setup.job.data.clients, None, _started(setup), store)
-            return _drive(setup, [], directory, out, observers, store)
+            return _drive(setup, [], directory, out, observers, store, venue)
         finally:
             directory.close()
 
@@ -77,6 +91,7 @@ def resume(
     other_numerics: bool = False,
     objects: Objects = Objects(),  # noqa: B008 - frozen
     observers: Sequence[Observer] = (),
+    venue: Venue | None = None,
 ) -> RunResult:
     """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped."""
     directory = RunDirectory.open(path)
@@ -85,7 +100,7 @@ def resume(
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
-        setup = objects.prepare(replace(config, run=options))
+        setup = (objects.prepare if venue is None else venue.prepare)(replace(config, run=options))
         found = directory.latest(previous=previous)
         identity = identity_of(setup)
         if found is None:  # stopped before the first checkpoint: nothing was trained, so begin
@@ -105,13 +120,19 @@ def resume(
         directory.write_clients(ClientFacts.of(setup).encode())
         resumed = {"kind": "resumed", "at": time.time(), "round": state.round, "versions": versions()}
         opening = _started(setup) if bookmark is None else resumed
-        with client_store(setup, path) as store:
+        with _store(setup, path, venue) as store:
             check_states(store, state.kept, path)
-            check_room(setup, path)
+            if venue is None:
+                check_room(setup, path)
             directory.begin(state, identity, _numerics(setup), setup.job.data.clients, bookmark, opening, store)
-            return _drive(setup, journal, directory, path, observers, store)
+            return _drive(setup, journal, directory, path, observers, store, venue)
     finally:
         directory.close()
+
+
+def _store(setup: Setup, run: Path | None, venue: Venue | None) -> AbstractContextManager[ClientStore | None]:
+    """Where clients keep their states: here, unless they are elsewhere."""
+    return client_store(setup, run) if venue is None else nullcontext()
 
 
 def _recorded_ending(path: Path, state: ServerState, rounds: int) -> dict[str, Any] | None:
@@ -141,8 +162,9 @@ def _drive(
     out: Path | None,
     observers: Sequence[Observer],
     store: ClientStore | None = None,
+    venue: Venue | None = None,
 ) -> RunResult:
-    """Run the loop and leave an ending behind: finished, at the target, interrupted, or failed with the last good model."""
+    """Run the loop and leave an ending behind: finished, at the target, interrupted, paused, or failed (the last good model)."""
     began = time.perf_counter()
     engine: Engine | None = None
     peaks: dict[str, int] = {}
@@ -156,8 +178,9 @@ def _drive(
     try:
         announce(observers, setup, journal)
         if recorder.committed.round < setup.config.run.rounds and not _stopped_at_target(setup, journal):
-            engine = setup.engine(store)
-            train_rounds(setup, engine, recorder.committed, journal, recorder, observers)
+            engine = setup.engine(store) if venue is None else venue.engine(setup)
+            attendance = None if venue is None else venue.attendance
+            train_rounds(setup, engine, recorder.committed, journal, recorder, observers, attendance)
             peaks = engine.peak_memory()
         result = ending("target" if _stopped_at_target(setup, journal) else "finished")
         for observer in observers:
@@ -169,6 +192,11 @@ def _drive(
         raise
     except CannotWrite:
         raise
+    except Paused as error:
+        result = ending("paused", str(error))
+        for observer in observers:
+            observer.ended(result)
+        return result
     except RunFailed as error:
         with suppress(RunFailed):
             ending("failed", str(error))

@@ -57,10 +57,11 @@ class Evaluation:
     def figures(self) -> tuple[dict[str, Any], ClientScores]:
         """Entries for the journal, and the scores of each client that the first of them are made of."""
         scores, at = self.asked.result(), 0
+        gone = frozenset(one.client for one in self.asked.missing)
         found: dict[str, Summary | None] = {}
         answers: dict[str, ClientScores] = {}
         for name, question in self._questions.items():
-            answers[name] = question.answered(scores[at : at + len(question.wanted)], self._data)
+            answers[name] = question.answered(scores[at : at + len(question.wanted)], self._data, gone)
             found[name] = summarise(answers[name])
             at += len(question.wanted)
         figures: dict[str, Any] = {}
@@ -110,13 +111,16 @@ class Question:
                 owners.append(None)
         return cls(wanted, owners, np.concatenate([who for who, _ in whose]), np.concatenate([size for _, size in whose]))
 
-    def answered(self, found: Sequence[SampleScores], data: FederatedData) -> ClientScores:
-        """Per-client scores."""
+    def answered(
+        self, found: Sequence[SampleScores], data: FederatedData, missing: frozenset[int] = frozenset()
+    ) -> ClientScores:  # fmt: skip
+        """Per-client scores; those of `missing` clients never came, and are left out."""
         joined = SampleScores(
             np.concatenate([scores.loss for scores in found]),
             {name: np.concatenate([scores.metrics[name] for scores in found]) for name in found[0].metrics},
         )
-        return per_client(joined, self.members, self.sizes, data.sizes[self.members])
+        scores = per_client(joined, self.members, self.sizes, data.sizes[self.members])
+        return scores.without(missing) if missing else scores
 
 
 def client_scores(

@@ -11,8 +11,9 @@ from typing import Any
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
-from fedgsp.engine.job import Absent, Engine, EngineEvent, HopDone, planned_samples
+from fedgsp.engine.job import Engine, EngineEvent, HopDone, HopSkipped, NotJudged, planned_samples
 from fedgsp.evaluate import ClientScores
+from fedgsp.run.attendance import Attendance, Everybody, Present
 from fedgsp.run.clients import score_record
 from fedgsp.run.directory import Recorder
 from fedgsp.run.evaluation import Evaluation
@@ -37,6 +38,7 @@ class Tally:
     chains: int = 0
     losses: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)
+    skipped: list[HopSkipped] = field(default_factory=list)
 
     def add(self, result: ChainResult) -> None:
         """Count one chain."""
@@ -55,6 +57,17 @@ class Tally:
             )
         self.marks.update(result.marks)
 
+    def note(self, event: EngineEvent) -> None:
+        """Remember who was skipped."""
+        if isinstance(event, HopSkipped):
+            self.skipped.append(event)
+
+    def losses_of_clients(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Who was skipped, why, and the bytes that were sent for nothing, in the plan's order."""
+        ordered = sorted(self.skipped, key=lambda one: (one.chain, one.hop))
+        told = [{"chain": s.chain, "hop": s.hop, "client": s.client, "cause": s.cause, "bytes": s.lost_bytes} for s in ordered]
+        return [{**one, "name": names[s.client]} for one, s in zip(told, ordered, strict=True)]
+
     def train_loss(self) -> float:
         """Mean training loss over the round's samples, summed in the plan's order so that arrival cannot change it."""
         ordered = [self.losses[key] for key in sorted(self.losses)]
@@ -68,25 +81,27 @@ def train_rounds(
     journal: list[dict[str, Any]],
     recorder: Recorder,
     observers: Sequence[Observer] = (),
-    absent_in: Callable[[int], Absent] | None = None,
+    attendance: Attendance | None = None,
 ) -> ServerState:
     """Train from `state` to the last round, or to the target; `journal` grows by a line a round.
 
     Where the next round's chains would leave workers idle, they evaluate the model before meanwhile: its journal line then
-    waits for that, and so does the next round's end.
+    waits for that, and so does the next round's end. In a deployment `attendance` says who is there, and whether a round in
+    which clients were skipped counts or is run again.
     """
     method, seeds, options = setup.config.method, setup.seeds, setup.config.run
-    profiles = setup.job.data.profiles(setup.roster)
+    attends = attendance or Everybody(setup)
 
-    def planned(r: int, state: ServerState) -> tuple[Plan, _Clock] | None:
-        """Round `r` and its clock; None after the last."""
+    def planned(r: int, state: ServerState) -> tuple[Present, Plan, _Clock] | None:
+        """Round `r`, who is there, and its clock; None after the last."""
         if r > options.rounds:
             return None
         clock = _Clock()
-        plan = method.planner.plan(r, profiles, seeds)  # lines 3-5: group, sample groups, order the chains
+        present = attends.gather(r, recorder.event)
+        plan = method.planner.plan(r, present.profiles, seeds)  # lines 3-5: group, sample groups, order the chains
         plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
         clock.lap("plan")
-        return plan, clock
+        return present, plan, clock
 
     def settled(trained: _Trained | None) -> bool:
         """Commit a round once it is evaluated; whether the run is over with it."""
@@ -94,7 +109,10 @@ def train_rounds(
             return False
         before = journal[-1] if journal else {"bytes_total": setup.prepared_bytes, "serial_steps_total": 0}
         entry, scores = trained.entry(before)
-        each = score_record(trained.plan.round, scores, setup.job.task.score, len(setup.data)) if scores is not None else None
+        for one in trained.not_judged:
+            recorder.event("not_judged", round=one.round, client=one.client, cause=one.cause)
+        clients = len(trained.present.data)
+        each = score_record(trained.plan.round, scores, setup.job.task.score, clients) if scores is not None else None
         recorder.commit(trained.state, trained.plan, entry, each)
         journal.append(entry)
         _tell(observers, "worked", entry, engine.spans())
@@ -105,13 +123,17 @@ def train_rounds(
     r = state.round + 1
     following = planned(r, state)
     while following is not None:
-        plan, clock = following
-        recorder.event("round", round=r, chains=len(plan.chains))
+        present, plan, clock = following
+        again: dict[str, Any] = {} if present.attempt == 1 else {"attempt": present.attempt}
+        if not attends.steady:  # a deployment is watched from other processes, which see the plan only when the round is done
+            again["hops"] = [len(chain) for chain in plan.chains]
+        recorder.event("round", round=r, chains=len(plan.chains), **again)
         _tell(observers, "round_begun", plan)
-        update, tally = setup.server.start(state, plan, planned_samples(plan, setup.job.data)), Tally()
+        samples = planned_samples(plan, present.trained)
+        update, tally = setup.server.start(state, plan, samples), Tally()
         meanwhile = waiting.evaluation.asked if waiting is not None and waiting.evaluation is not None else None
         try:
-            for result in engine.run(plan, state, _listener(recorder, observers), (absent_in or _nobody)(r), meanwhile):
+            for result in engine.run(plan, state, _listener(recorder, observers, tally), None, meanwhile):
                 with clock.spending("aggregate"):
                     update.add(result)  # lines 6-10: chains in parallel, clients in sequence
                     tally.add(result)
@@ -122,8 +144,12 @@ def train_rounds(
         except RunFailed:
             settled(waiting)  # the round before is whole: it is evaluated and kept
             raise
-        if settled(waiting):
+        done, waiting = waiting, None
+        if settled(done):
             return recorder.committed
+        if not attends.enough(r, tally.samples, sum(samples), recorder.event):
+            following = planned(r, state)
+            continue
         with clock.spending("aggregate"):
             state = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
         clock.lap("train")
@@ -131,20 +157,30 @@ def train_rounds(
         if r % options.eval_every == 0 or r == options.rounds:
             _tell(observers, "evaluating", r)
             evaluation = Evaluation(
-                engine, setup.server, state, setup.data, setup.judged, setup.held_out, options.evaluate_on, method.personal
+                engine,
+                setup.server,
+                state,
+                present.data,
+                present.judged,
+                present.held_out,
+                options.evaluate_on,
+                method.personal,
             )
-        waiting = _Trained(plan, state, tally, evaluation, clock)
-        following = planned(r + 1, state)
-        put_off = (
-            following is not None
-            and evaluation is not None
+        central = setup.central.figures(state) if setup.central is not None and evaluation is not None else None
+        trained = _Trained(present, plan, state, tally, evaluation, clock, central)
+        may_wait = (
+            evaluation is not None
+            and attends.steady
             and clock.laps["train"] <= LONG_ROUND
             and not state.kept  # what clients keep may take much disk: two versions of it are enough
-            and engine.idle_share(following[0]) > SOME_IDLE
         )
-        if not put_off:
-            done, waiting = waiting, None
-            if settled(done):
+        if not may_wait and settled(trained):
+            break
+        following = planned(r + 1, state)
+        if may_wait:
+            if following is not None and engine.idle_share(following[1]) > SOME_IDLE:
+                waiting = trained
+            elif settled(trained):
                 break
         r += 1
     return state
@@ -154,11 +190,18 @@ def train_rounds(
 class _Trained:
     """A round whose chains are done, and which is evaluated now or soon."""
 
+    present: Present
     plan: Plan
     state: ServerState
     tally: Tally
     evaluation: Evaluation | None
     clock: _Clock
+    central: dict[str, Any] | None = None
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """Clients that gave no scores, as is known once the round has its journal line."""
+        return () if self.evaluation is None else self.evaluation.asked.missing
 
     def entry(self, before: dict[str, Any]) -> tuple[dict[str, Any], ClientScores | None]:
         """(its journal line, the scores of each client, if any was judged)."""
@@ -167,7 +210,16 @@ class _Trained:
         with self.clock.spending("evaluate"):
             if self.evaluation is not None:
                 figures, scores = self.evaluation.figures()
-        plan, tally = self.plan, self.tally
+        plan, tally, present = self.plan, self.tally, self.present
+        if self.central is not None:
+            figures["central"] = self.central
+        if tally.skipped:
+            figures["skipped"] = tally.losses_of_clients(present.data.clients)
+            self.clock.laps["skipped"] = round(sum(one.seconds for one in tally.skipped), 3)
+        if present.attempt > 1:
+            figures["attempts"] = present.attempt
+        if self.not_judged:
+            figures["not_judged"] = [{"client": one.client, "cause": one.cause} for one in self.not_judged]
         return {
             "round": plan.round,
             "groups": plan.groups,
@@ -181,6 +233,7 @@ class _Trained:
             "bytes": tally.bytes,
             "bytes_total": before["bytes_total"] + tally.bytes,
             "train_loss": tally.train_loss(),
+            **present.facts,
             **figures,
             "state": self.state.digest(),
             "timings": self.clock.laps,
@@ -192,12 +245,22 @@ def _reached(figures: dict[str, Any], setup: Setup) -> bool:
     return score is not None and target is not None and figures.get(score, -1.0) >= target
 
 
-def _listener(recorder: Recorder, observers: Sequence[Observer]) -> Callable[[EngineEvent], None]:
+def _listener(recorder: Recorder, observers: Sequence[Observer], tally: Tally) -> Callable[[EngineEvent], None]:
     def listen(event: EngineEvent) -> None:
+        tally.note(event)
         if isinstance(event, HopDone):
+            took: dict[str, Any] = (
+                {} if event.waited is None else {"waited": round(event.waited, 3), "trained": round(event.report.seconds, 3)}
+            )
             recorder.event(
                 "hop", sync=False, round=event.round, chain=event.chain, client=event.report.client,
                 hop=event.report.hop, samples=event.report.samples, down=event.report.bytes_down, up=event.report.bytes_up,
+                **took,
+            )  # fmt: skip
+        elif isinstance(event, HopSkipped):
+            recorder.event(
+                "skipped", round=event.round, chain=event.chain, hop=event.hop, client=event.client, cause=event.cause,
+                bytes=event.lost_bytes, seconds=round(event.seconds, 3),
             )  # fmt: skip
         else:
             recorder.event(
@@ -211,10 +274,6 @@ def _listener(recorder: Recorder, observers: Sequence[Observer]) -> Callable[[En
 def _tell(observers: Sequence[Observer], hook: str, *arguments: Any) -> None:
     for observer in observers:
         getattr(observer, hook)(*arguments)
-
-
-def _nobody(round_: int) -> Absent | None:
-    return None
 
 
 class _Clock:

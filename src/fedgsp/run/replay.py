@@ -7,25 +7,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedgsp.client.keep import ClientStore
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
-from fedgsp.engine.job import Absent
-from fedgsp.run.config import read_config
+from fedgsp.data import FederatedData, load
+from fedgsp.engine.job import Engine
+from fedgsp.run.attendance import Attendance
+from fedgsp.run.central import bound
+from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.directory import NoRecord, latest_checkpoint, model_file, read_journal
 from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
-from fedgsp.run.files import read_lines
 from fedgsp.run.keeping import client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
+from fedgsp.run.replayed import FromLog, Recalled
+from fedgsp.run.roster import Log, gathered, outline
+from fedgsp.run.setup import Setup
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The outcome of a replay: how many rounds agree to the bit, and the first that does not."""
+    """The outcome of a replay: how many rounds agree to the bit, and the first that does not.
+
+    `why_no_further` says why a replay ended before the run did, where it had to.
+    """
 
     rounds: int
     differs: str | None
+    why_no_further: str | None = None
 
 
 def replay(
@@ -34,36 +44,94 @@ def replay(
     objects: Objects = Objects(),  # noqa: B008 - frozen
     workers: int | str = "auto",
     observers: Sequence[Observer] = (),
+    source: str | None = None,
 ) -> Replay:
-    """Recompute a run from its configuration, its data and its event log, and compare every round's bits."""
+    """Recompute a run from its configuration, its data and its event log, and compare every round's bits.
+
+    A deployment is replayed on one machine: `source` names a federation that has all its sites' samples.
+    """
     config = read_config(path / "config.toml", objects.method)
     found = latest_checkpoint(path)
     if found is None or found[0].round == 0:
         raise InputError(f"{path} has not finished a round, so there is nothing to replay.")
     state, bookmark = found
     recorded = read_journal(path, bookmark)
-    options = replace(config.run, rounds=state.round, workers=workers, stop_at_target=False)
-    setup = objects.prepare(replace(config, run=options))
-    check_same_run(path, bookmark.identity, identity_of(setup))
-    absent = _absences(path / "events.jsonl")
-    check = _Comparison(recorded)
+    log = Log.read(path)
+    last_round, why = _how_far(log, state.round)
+    options = replace(config.run, rounds=last_round, workers=workers, stop_at_target=False)
+    stage = _stage(replace(config, run=options), log, objects, source)
+    check_same_run(path, bookmark.identity, identity_of(stage.first))
+    check, setup = _Comparison(recorded), stage.setup
     with client_store(setup, None) as store:
-        engine = setup.engine(store)
+        engine = stage.engine(store)
         try:
             announce(observers, setup)
-            first = setup.first
-            record = NoRecord(first, store)
-            last = train_rounds(setup, engine, first, [], record, [check, *observers], lambda r: absent.get(r, {}))
+            record = NoRecord(setup.first, store)
+            last = train_rounds(setup, engine, setup.first, [], record, [check, *observers], stage.attendance)
         except _Differs as found_difference:
             return Replay(found_difference.round - 1, str(found_difference))
         finally:
             engine.close()
             for observer in observers:
                 observer.closed()
+    if last_round < state.round:
+        return Replay(last_round, None, why)
     if last.digest() != state.digest():
         return Replay(state.round, "the checkpoint's tensors differ from the replayed ones")
     differences = (_model_difference(path, name, last) for name in last.models)
     return Replay(state.round, next((text for text in differences if text), None))
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What is replayed, on what; `first` is the setup as the run itself began with it."""
+
+    setup: Setup
+    first: Setup
+    log: Log | None
+    attendance: Attendance | None = None
+
+    def engine(self, store: ClientStore | None) -> Engine:
+        """A local engine that does as the event log says."""
+        engine = self.setup.engine(store)
+        if self.log is None:
+            return engine
+        return FromLog(engine, self.log, self.setup.data, tuple(self.setup.job.task.metrics), apart=self.attendance is not None)
+
+
+def _stage(config: RunConfig, log: Log, objects: Objects, source: str | None) -> _Stage:
+    if log.kind is None:
+        setup = objects.prepare(config)
+        return _Stage(setup, setup, log)
+    first = replace(objects, data=outline(log.kind, log.first.values())).prepare(config)
+    first = replace(first, job=replace(first.job, wire=log.kind.wire))
+    data = gathered(_all_samples(config, objects, source), log)
+    if config.data.validation:
+        data = data.with_validation(config.data.validation, config.data.seed)
+    setup = bound(replace(first, data=data, job=replace(first.job, data=data)), config)
+    return _Stage(setup, first, log, Recalled(log, log.kind, data))
+
+
+def _all_samples(config: RunConfig, objects: Objects, source: str | None) -> FederatedData:
+    """What all sites of a deployment hold, in one place."""
+    if objects.data is not None:
+        return objects.data
+    if source is None:
+        raise InputError(
+            "the samples of this run are at its sites; to replay it here, name a source that has all of them: --data SOURCE."
+        )
+    return load(source, data_seed=config.data.seed)
+
+
+def _how_far(log: Log, rounds: int) -> tuple[int, str | None]:
+    """The last round that can be replayed: a site that changed its data has no longer what it trained on before."""
+    changed = log.data_changed_in()
+    if changed is None or changed[0] > rounds:
+        return rounds, None
+    round_, name = changed
+    if round_ == 1:
+        raise InputError(f"the site '{name}' changed its data in the first round, so there is nothing that could be replayed.")
+    return round_ - 1, f"the site '{name}' had new data from round {round_} on"
 
 
 class _Differs(Exception):
@@ -85,17 +153,6 @@ class _Comparison(Observer):
                 raise _Differs(
                     entry["round"], f"'{key}' is {entry.get(key)} in the replay and {theirs.get(key)} in the journal"
                 )
-
-
-def _absences(events: Path) -> dict[int, Absent]:
-    """Skipped hops by round and chain: those of the last attempt at each round."""
-    found: dict[int, dict[int, set[int]]] = {}
-    for event in read_lines(events):
-        if event["event"] == "round":
-            found[event["round"]] = {}
-        elif event["event"] == "skipped":
-            found[event["round"]].setdefault(event["chain"], set()).add(event["hop"])
-    return {r: {chain: frozenset(hops) for chain, hops in chains.items()} for r, chains in found.items()}
 
 
 def _model_difference(folder: Path, name: str, state: ServerState) -> str | None:

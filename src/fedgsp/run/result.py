@@ -19,7 +19,8 @@ from fedgsp.run.setup import Setup
 class RunResult:
     """A finished (or stopped) run: its figures, its journal and its model.
 
-    `status` is "finished", "target" (stopped at the target), "interrupted" or "failed".
+    `status` is "finished", "target" (stopped at the target), "paused" (a deployment whose clients are gone), "interrupted" or
+    "failed".
     """
 
     status: str

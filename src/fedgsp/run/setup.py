@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -37,6 +37,14 @@ IN_MEMORY = "memory"
 """What a configuration says of data that was given as an object and has no source text."""
 
 
+class Judge(Protocol):
+    """Figures of a state, from somewhere else than the run's clients."""
+
+    def figures(self, state: ServerState) -> dict[str, Any] | None:
+        """An entry for the journal."""
+        ...
+
+
 @dataclass(frozen=True)
 class Setup:
     """Everything a run needs, resolved. `notes` are things the user should be told (a capped schedule, say).
@@ -45,7 +53,8 @@ class Setup:
     method has a preparation, which sent `prepared_bytes` and may have set clients aside or added the server's own samples as
     one more. `roster` are the clients that train, `judged` those whose test samples count (the roster, and clients that have
     only such), `held_out` those that never train.
-    `first` is the state before round 1; `bench` is what the server itself can train on, if a preparation gave it data.
+    `first` is the state before round 1; `bench` is what the server itself can train on, if a preparation gave it data;
+    `central` judges every evaluated model on samples of the server's own, in a deployment that has such.
     """
 
     config: RunConfig
@@ -59,6 +68,7 @@ class Setup:
     notes: tuple[str, ...]
     prepared_bytes: int = 0
     bench: Bench | None = None
+    central: Judge | None = None
 
     @property
     def server(self) -> ServerRule:

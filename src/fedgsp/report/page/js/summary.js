@@ -4,6 +4,7 @@ const STATUS_WORDS = {
   finished: "finished",
   target: "reached its target",
   interrupted: "interrupted",
+  paused: "paused",
   failed: "failed",
   stopped: "stopped",
 };

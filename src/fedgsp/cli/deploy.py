@@ -1,0 +1,257 @@
+"""`fedgsp deploy`: real clients over Flower, from a folder with everything in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedgsp.core.errors import InputError, Terminated
+
+if TYPE_CHECKING:
+    from fedgsp.deploy.conduct import Outcome
+    from fedgsp.deploy.layout import Deployment
+
+INSECURE = "warning: INSECURE deployment: nothing is encrypted and any node may join; for tests on one machine only."
+
+Place = Annotated[Path, typer.Argument(help="The deployment's folder.")]
+Nodes = Annotated[int | None, typer.Option(help="How many sites, named site-0, site-1, ...")]
+Data = Annotated[str | None, typer.Option(help="Data source; site i holds its client i (default: glyphs).")]
+MethodName = Annotated[str | None, typer.Option(help="fedgsp, fedavg, ...: see `fedgsp methods`.")]
+ModelName = Annotated[str | None, typer.Option(help="small_cnn, leaf_cnn or package.module:callable.")]
+Rounds = Annotated[int | None, typer.Option(help="How many rounds.")]
+Seed = Annotated[int | None, typer.Option(help="Initial weights, plans, batches.")]
+Config = Annotated[Path | None, typer.Option(help="Take server/fedgsp.toml from this file instead.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no node keys: for tests on one machine only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Real clients over Flower: write, start, watch and resume a deployment.", no_args_is_help=True)
+    for name, command in (
+        ("init", init), ("local", local), ("register", register_nodes), ("run", run), ("resume", resume),
+        ("status", status), ("stop", stop), ("metrics", metrics),
+    ):  # fmt: skip
+        group.command(name)(command)
+    app.add_typer(group, name="deploy")
+
+
+def init(
+    place: Place,
+    nodes: Nodes = None,
+    site: Annotated[list[str] | None, typer.Option(help="A site's name; once for each, instead of --nodes.")] = None,
+    address: Annotated[str, typer.Option(help="What sites connect to: host[:port] of the server.")] = "localhost:8443",
+    listen: Annotated[str, typer.Option(help="Where the SuperLink listens on the server.")] = "127.0.0.1:9443",
+    data: Data = None,
+    server_data: Annotated[str | None, typer.Option(help="The server's own test data, if any.")] = None,
+    method: MethodName = None,
+    model: ModelName = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    config: Config = None,
+    insecure: Insecure = False,
+) -> None:
+    """Write a complete, commented deployment: app, certificates, node keys, start scripts, systemd units, reverse proxy."""
+    _need_flower()
+    from fedgsp.deploy.layout import Deployment, checked_address
+    from fedgsp.deploy.options import Options, write_from
+
+    where = Deployment(
+        place.resolve(), checked_address(address, "--address", 8443), checked_address(listen, "--listen", 9443), insecure
+    )  # fmt: skip
+    _warn(where)
+    write_from(Options(nodes, tuple(site or ()), data, server_data, method, model, rounds, seed, config), where)
+    typer.echo(f"{place}: written; README.md there says what to do next, and who gets which folder.")
+    if not insecure:
+        typer.echo(f"note: keep {place}/authority/ca.key off the server and the sites; it can sign another server.")
+
+
+def local(
+    place: Place,
+    nodes: Nodes = None,
+    data: Data = None,
+    method: MethodName = None,
+    model: ModelName = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    config: Config = None,
+    insecure: Insecure = False,
+    metrics_port: Annotated[int | None, typer.Option("--metrics", help="Serve Prometheus metrics on this port.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Start a SuperLink and nodes on this machine, each with its own shard, run, and stop everything."""
+    _need_flower()
+    from fedgsp.deploy.layout import is_deployment, read_deployment
+    from fedgsp.deploy.options import Options, loopback, write_from
+
+    given = Options(nodes, (), data, None, method, model, rounds, seed, config)
+    if is_deployment(place):
+        where = read_deployment(place)
+        if insecure or not given.untouched:
+            raise InputError(
+                f"{place} is there already: change {where.config} and the sites' site.toml, or choose another folder."
+            )
+        if not where.one_machine:
+            raise InputError(f"{place} is made for several machines; start its server and its sites as its README.md says.")
+    else:
+        count = 6 if nodes is None else nodes
+        where, ports = loopback(place.resolve(), count, insecure)
+        write_from(replace(given, nodes=count), where, ports)
+    _warn(where)
+    _conduct(where, None, resume=False, quiet=quiet, as_json=as_json, watch=watch, metrics_port=metrics_port)
+
+
+def run(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Serve a live page.")] = False,
+        quiet: Quiet = False, as_json: Json = False) -> None:  # fmt: skip
+    """Begin a run on a server that is up, and follow it; Ctrl-C stops only the following."""
+    _need_flower()
+    from fedgsp.deploy.layout import read_deployment
+
+    where = read_deployment(place)
+    _warn(where)
+    _conduct(where, None, resume=False, quiet=quiet, as_json=as_json, watch=watch)
+
+
+def resume(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Serve a live page.")] = False,
+           quiet: Quiet = False, as_json: Json = False) -> None:  # fmt: skip
+    """Go on with the newest run from its checkpoint, after a crash, a pause or a stop."""
+    _need_flower()
+    from fedgsp.deploy.conduct import run_to_resume
+    from fedgsp.deploy.layout import read_deployment
+
+    where = read_deployment(place)
+    _warn(where)
+    _conduct(where, run_to_resume(where), resume=True, quiet=quiet, as_json=as_json, watch=watch)
+
+
+def register_nodes(
+    place: Place,
+    site: Annotated[list[str] | None, typer.Option(help="Only this site; once for each.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Shut the named sites out instead.")] = False,
+) -> None:
+    """Make the sites' public keys known to the SuperLink; those that are known already stay."""
+    _need_flower()
+    from fedgsp.deploy import local as keys
+    from fedgsp.deploy.layout import read_deployment
+
+    where = read_deployment(place)
+    if remove and not site:
+        raise InputError("say which sites are shut out, with --site.")
+    changed = keys.unregister(where, site or ()) if remove else keys.register(where, site)
+    what = "are shut out" if remove else "were new"
+    typer.echo(f"{len(changed)} of {len(site or where.sites())} sites {what}{': ' + ', '.join(changed) if changed else ''}.")
+
+
+def status(place: Place, as_json: Json = False) -> None:
+    """Show a deployment's processes, its nodes, and how its newest run stands."""
+    _need_flower()
+    from fedgsp.deploy.layout import read_deployment
+    from fedgsp.deploy.status import status_of
+
+    found = status_of(read_deployment(place))
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=2))
+        return
+    from fedgsp.cli.follow import show_status
+
+    show_status(found, place)
+
+
+def stop(place: Place) -> None:
+    """Stop the run that was begun last; `fedgsp deploy resume` goes on with it."""
+    _need_flower()
+    from fedgsp.deploy.conduct import stop_run
+    from fedgsp.deploy.layout import read_deployment
+
+    typer.echo(f"run {stop_run(read_deployment(place))} is stopped.")
+
+
+def metrics(
+    place: Place,
+    host: Annotated[str, typer.Option(help="Serve on this address.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Serve on this port; 0: any.")] = 9109,
+) -> None:
+    """Serve the newest run's figures for Prometheus, until Ctrl-C."""
+    import signal
+
+    from fedgsp.deploy.layout import read_deployment
+    from fedgsp.deploy.metrics import MetricsServer
+
+    with MetricsServer(read_deployment(place), host, port) as server:
+        typer.echo(f"metrics at {server.url}")
+        while True:
+            signal.pause()
+
+
+def _conduct(
+    where: Deployment, path: Path | None, *, resume: bool, quiet: bool, as_json: bool, watch: bool,
+    metrics_port: int | None = None,
+) -> None:  # fmt: skip
+    from contextlib import ExitStack
+
+    from fedgsp.cli.follow import follower, show_outcome
+    from fedgsp.cli.watch import watched
+    from fedgsp.deploy.conduct import new_run, run_locally, run_remotely
+    from fedgsp.deploy.local import control
+
+    silent = quiet or as_json
+    chosen = path or new_run(where, _method_of(where))
+    with ExitStack() as stack:
+        if metrics_port is not None:
+            from fedgsp.deploy.metrics import MetricsServer
+
+            server = stack.enter_context(MetricsServer(where, "127.0.0.1", metrics_port))
+            if not silent:
+                typer.echo(f"metrics at {server.url}")
+        stack.enter_context(watched(chosen, watch, silent))
+        say = (lambda _: None) if silent else typer.echo
+        outcome: Outcome
+        try:
+            if where.one_machine and not control(where).answers():
+                outcome = run_locally(where, chosen, resume=resume, follow=lambda run: follower(run, silent), say=say)
+            else:
+                outcome = run_remotely(where, chosen, resume=resume, follow=lambda run: follower(run, silent))
+        except (KeyboardInterrupt, Terminated):
+            _hint(where)
+            raise
+    outcome.explained(where.root)
+    if as_json:
+        facts: dict[str, Any] = json.loads((outcome.path / "result.json").read_text())
+        typer.echo(json.dumps({**facts, "directory": str(outcome.path)}, indent=2))
+    elif not quiet:
+        show_outcome(outcome)
+
+
+def _method_of(where: Deployment) -> str:
+    import tomllib
+
+    try:
+        table = tomllib.loads(where.config.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot read {where.config}: {error}.") from error
+    return str(table.get("method", {}).get("name", "fedgsp"))
+
+
+def _hint(where: Deployment) -> None:
+    if where.one_machine:
+        typer.echo(f"fedgsp: interrupted; everything is stopped. Go on with: fedgsp deploy resume {where.root}", err=True)
+    else:
+        typer.echo(f"fedgsp: the run goes on; see fedgsp deploy status {where.root}, or stop it: fedgsp deploy stop", err=True)
+
+
+def _warn(where: Deployment) -> None:
+    if where.insecure:
+        typer.echo(INSECURE, err=True)
+
+
+def _need_flower() -> None:
+    from fedgsp.data.extras import need
+
+    need("flwr", "flower", "fedgsp deploy")

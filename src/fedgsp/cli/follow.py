@@ -1,0 +1,183 @@
+"""The live display of a run that another process drives: everything is read off its directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from fedgsp.cli.display import About, LiveDisplay, PlainLines, display, duration, plain_console, size
+from fedgsp.core.chain import Chain, Plan
+from fedgsp.report.runview import RunView
+from fedgsp.report.tail import LineTail
+
+if TYPE_CHECKING:
+    from fedgsp.deploy.conduct import Outcome
+    from fedgsp.deploy.status import RunStatus, Status
+
+
+class Follower:
+    """Tells a display what a run directory says; `look` takes in what is new."""
+
+    def __init__(self, run: Path, shown: LiveDisplay | PlainLines) -> None:
+        self.run, self._shown = run, shown
+        self._view: RunView | None = None
+        self._told = 0
+        self._begun = False
+        self._events = LineTail(run / "events.jsonl")
+        self._names: dict[int, str] = {}
+        for event in self._events.read()[1]:  # what went before was shown then
+            self._know(event)
+
+    @property
+    def view(self) -> RunView | None:
+        """What the directory says, once there is one."""
+        return self._view
+
+    def look(self) -> None:
+        """Take in what is new and show it."""
+        if self._view is None:
+            if not (self.run / "config.toml").is_file():
+                return
+            self._view = RunView(self.run)
+        self._view.read()
+        if not self._begun and self._view.names:
+            self._begin(self._view)
+        if not self._begun:
+            return
+        _, events = self._events.read()
+        for event in events:
+            self._tell(event)
+        for entry in self._view.entries:
+            if entry["round"] > self._told:
+                self._shown.round_done(entry)
+                self._told = entry["round"]
+
+    def tell(self, text: str) -> None:
+        """Say something that the run directory does not."""
+        self._shown.say(text)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._shown.closed()
+
+    def _begin(self, view: RunView) -> None:
+        self._begun = True
+        self._names.update(enumerate(view.names))
+        self._told = view.entries[-1]["round"] if view.entries else 0
+        headline = f"{view.method}: {view.rounds_planned} rounds, {len(view.names)} clients, model {view.model}, in {self.run}"
+        self._shown.begin(About(headline, view.rounds_planned, view.score), view.entries)
+
+    def _tell(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "round":
+            lengths = event.get("hops") or [1] * int(event.get("chains", 1))
+            chains = tuple(Chain(tuple(range(max(1, int(length))))) for length in lengths)
+            self._shown.round_begun(Plan(int(event["round"]), chains, len(chains), 0))
+        elif kind == "hop":
+            self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
+        elif kind in ("skipped", "lost", "not_judged"):
+            what = "was not judged on" if kind == "not_judged" else kind
+            self._shown.say(f"round {event.get('round')}: {self._name(event.get('client'))} {what}: {event.get('cause')}")
+            if kind == "skipped":
+                self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
+        elif kind == "sites":
+            for number in event.get("left", []):
+                self._shown.say(f"{self._name(number)} has left")
+            for name in self._know(event):
+                self._shown.say(f"{name} has joined")
+        elif kind == "waiting":
+            self._shown.say(f"waiting for sites: {event.get('cause')}")
+        elif kind == "below_quorum":
+            done = f"{event.get('trained')} of {event.get('planned')} samples"
+            self._shown.say(f"round {event.get('round')}: below the quorum ({done}); it is run again")
+
+    def _know(self, event: Mapping[str, Any]) -> list[str]:
+        """Remember what sites are called; those that were not there before (the first list is the headline's)."""
+        if event.get("event") != "sites":
+            return []
+        listed = {int(member["number"]): str(member["name"]) for member in event.get("members", [])}
+        new = [name for number, name in listed.items() if number not in self._names] if self._names else []
+        self._names.update(listed)
+        return new
+
+    def _name(self, client: Any) -> str:
+        return self._names.get(client, f"client {client}")
+
+
+class Unseen:
+    """Shows nothing."""
+
+    def look(self) -> None:
+        """Nothing to show."""
+
+    def tell(self, text: str) -> None:
+        """Nothing is said."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def follower(run: Path, silent: bool) -> Follower | Unseen:
+    """Whoever shows a run: the same display as of `fedgsp run`, or nobody."""
+    return Unseen() if silent else Follower(run, display())
+
+
+def show_outcome(outcome: Outcome) -> None:
+    """What came out of a run that another process drove."""
+    assert outcome.run is not None
+    view = RunView(outcome.path)
+    view.read()
+    totals = view.result.get("totals", {})
+    rows = [*_run_rows(outcome.run), ("traffic", f"{size(totals.get('bytes', 0))} handed on")]
+    seconds = view.result.get("timings", {}).get("seconds")
+    if seconds is not None:
+        rows.append(("time", duration(seconds)))
+    _table(rows)
+    plain_console().print(f"next: fedgsp report {outcome.path}", soft_wrap=True)
+
+
+def show_status(status: Status, place: Path) -> None:
+    """A deployment in a few lines."""
+    rows: list[tuple[str, str]] = []
+    if status.processes:
+        alive = [name for name, _, lives in status.processes if lives]
+        dead = [name for name, _, lives in status.processes if not lives and name != "submit"]
+        rows.append(("processes", f"{len(alive)} running{'; ended: ' + ', '.join(dead) if dead else ''}"))
+    if status.nodes is None:
+        rows.append(("superlink", str(status.trouble)))
+    else:
+        nodes = status.nodes
+        rows.append(("superlink", "answers"))
+        rows.append(
+            ("nodes", f"{len(nodes.online)} online" + _list("away", nodes.away) + _list("not registered", nodes.unknown))
+        )
+    if status.run is None:
+        rows.append(("run", "none yet"))
+    else:
+        rows += _run_rows(status.run)
+        if status.run.resumable:
+            rows.append(("next", f"fedgsp deploy resume {place}"))
+    _table(rows)
+
+
+def _run_rows(run: RunStatus) -> list[tuple[str, str]]:
+    rows = [("run", f"{run.path}"), ("status", f"{run.method}, {run.status}, {run.round} of {run.rounds} rounds")]
+    if run.score is not None and run.value is not None:
+        rows.append((run.score, f"{run.value:.4f}"))
+    for name, causes in sorted(run.faults.items()):
+        rows.append((name, "; ".join(f"{cause} ({count}x)" for cause, count in causes.most_common(3))))
+    return rows
+
+
+def _list(what: str, names: list[str]) -> str:
+    return f", {what}: {', '.join(names)}" if names else ""
+
+
+def _table(rows: list[tuple[str, str]]) -> None:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    plain_console().print(table)

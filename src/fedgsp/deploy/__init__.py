@@ -1,0 +1,1 @@
+"""Real clients: what ties the loop to a Flower deployment, and all that operating one needs."""

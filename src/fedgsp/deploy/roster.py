@@ -1,0 +1,317 @@
+"""The server's list of sites: who is there, what they said of themselves, and which of them must be asked again.
+
+A site is known by its name and keeps its number for the whole run, whatever node it comes back on; the number is the one that
+its settings ask for, or the lowest that was never given. Everything that a plan depends on goes to the event log before the
+plan is made, so that a replay plans the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+
+from fedgsp.core.chain import Chain, HopReport, Stop
+from fedgsp.core.errors import Paused, RunFailed
+from fedgsp.deploy.settings import DeploySettings
+from fedgsp.engine.flower.dialect import Station
+from fedgsp.engine.flower.pump import Arrived, Clock, Letter, Missed, Opened, Pump
+from fedgsp.engine.flower.records import Refused, heard, say
+from fedgsp.engine.flower.sheet import Sheet
+from fedgsp.engine.manager import Policy
+from fedgsp.run.attendance import Event, Present
+from fedgsp.run.replayed import present
+from fedgsp.run.roster import Kind, Log, Member, Outline, changes, outline
+
+LARGEST_NUMBER = 999_999
+MOST_SAMPLES = 10**9
+
+
+@dataclass
+class Roster:
+    """See the module. It is the attendance of a run, and where its engine looks up who is where."""
+
+    grid: Grid
+    settings: DeploySettings
+    sheet: Sheet
+    clock: Clock
+    log: Log = field(default_factory=Log)
+    here: dict[int, Member] = field(default_factory=dict)
+    turned_away: dict[int, str] = field(default_factory=dict)
+    steady: bool = False
+
+    def __post_init__(self) -> None:
+        self.kind: Kind | None = self.log.kind
+        self._numbers = {member.name: number for number, member in self.log.known.items()}
+        self._nodes: dict[int, int] = {}
+        self._logged = dict(self.log.here)
+        self._stale: set[int] = set()
+        self._asked_in = 0
+        self._attempt = 1
+        self._waited = 0.0  # for a quorum, since the last round that had one
+        self._pauses = 0
+        self._outline: Outline | None = None
+
+    # -- what an engine looks up -----------------------------------------------------------------------------------------
+
+    @property
+    def data(self) -> Outline:
+        """The federation without its samples, as it is now."""
+        if self._outline is None:
+            assert self.kind is not None
+            self._outline = outline(self.kind, self.here.values())
+        return self._outline
+
+    def station(self, client: int) -> Station | None:
+        """Where a client is to be found."""
+        member = self.here.get(client)
+        return None if member is None else Station(self._nodes[client], member.name, member.version)
+
+    def refused(self, client: int, cause: str, *, for_good: bool, changed: bool) -> None:
+        """Ask a client whose data changed for its profile before the next round; leave out one that cannot take part."""
+        if changed:
+            self._stale.add(client)
+        if for_good and client in self._nodes:
+            self.turned_away[self._nodes[client]] = cause
+
+    # -- who is there ----------------------------------------------------------------------------------------------------
+
+    def wait_for_sites(self) -> Outline:
+        """Wait until enough sites have introduced themselves; what the federation is like is settled then."""
+        until = self.clock.now() + self.settings.wait_seconds
+        while True:
+            self._look(refresh=False)
+            if len(self.here) >= self.settings.sites:
+                return self.data
+            if self.clock.now() >= until:
+                away = "".join(f" A site was turned away: {cause}." for cause in list(self.turned_away.values())[:3])
+                raise RunFailed(
+                    f"{len(self.here)} of the {self.settings.sites} sites came within {self.settings.wait_seconds:g} s, so the "
+                    f"run was not begun.{away}"
+                )
+            self.clock.sleep(max(1.0, self.clock.poll))
+
+    def gather(self, round_: int, event: Event) -> Present:
+        """Who is there for a round; profiles are asked for anew every so often."""
+        every = self.settings.profile_every
+        due = every > 0 and round_ > 1 and (round_ - 1) % every == 0 and self._asked_in != round_
+        self._look(refresh=due)
+        if due:
+            self._asked_in = round_
+        if not any(member.train for member in self.here.values()):
+            self._wait_for_quorum(f"no site is there for round {round_}", 1, event)
+        self.record(event)
+        assert self.kind is not None
+        return present(self.kind, self.here, self._attempt)
+
+    def enough(self, round_: int, trained: int, planned: int, event: Event) -> bool:
+        """Whether the quorum was reached; if not time and again, wait for sites to come back."""
+        if trained > 0 and trained >= self.settings.quorum * planned:
+            self._attempt, self._waited, self._pauses = 1, 0.0, 0
+            return True
+        facts = {"round": round_, "attempt": self._attempt, "trained": trained, "planned": planned}
+        event("below_quorum", **facts)
+        if self._attempt % (self.settings.repeats + 1) == 0:
+            cause = f"only {trained} of {planned} planned samples were trained in round {round_}, {self._attempt} times"
+            self._wait_for_quorum(cause, planned, event)
+        self._attempt += 1
+        return False
+
+    def record(self, event: Event) -> None:
+        """Put what changed into the event log."""
+        assert self.kind is not None
+        if self.log.kind is None:
+            event("federation", run=self.log.run, about=asdict(self.kind))
+            self.log.kind = self.kind
+        facts = changes(self._logged, self.here)
+        if facts is not None:
+            event("sites", **facts)
+            self._logged = dict(self.here)
+
+    def _wait_for_quorum(self, cause: str, planned: int, event: Event) -> None:
+        """Pause: wait for sites that hold enough samples, and give up (without losing anything) when that takes too long.
+
+        Sites may be there and still fail, so every pause of one round is longer than the last, and all of them count.
+        """
+        settings = self.settings
+        event("waiting", cause=cause, seconds=settings.wait_seconds)
+        print(f"paused: {cause}; waiting up to {settings.wait_seconds:g} s for sites to come back.", flush=True)
+        self._pauses += 1
+        seconds = max(self.clock.poll, float(2**self._pauses))
+        refresh = True  # who is listed but does not answer is not there
+        while self._waited < settings.wait_seconds:
+            self.clock.sleep(seconds)
+            self._waited, seconds = self._waited + seconds, max(1.0, self.clock.poll)
+            self._look(refresh=refresh)
+            refresh = False
+            there = sum(member.train for member in self.here.values())
+            if there > 0 and there >= settings.quorum * planned:
+                return
+        raise Paused(
+            f"the run is paused: {cause}, and waiting {settings.wait_seconds:g} s for sites did not help; see to them and go on "
+            f"with fedgsp deploy resume."
+        )
+
+    def _look(self, *, refresh: bool) -> None:
+        """Compare the Grid's nodes with the list: drop who is gone, ask who is new, stale or due."""
+        try:
+            nodes = {int(node) for node in self.grid.get_node_ids()}
+        except Exception as error:
+            raise RunFailed(
+                f"the SuperLink cannot be reached any more ({type(error).__name__}); when it is back, go on with fedgsp deploy "
+                f"resume."
+            ) from error
+        for node in self.turned_away.keys() - nodes:
+            del self.turned_away[node]
+        if refresh:
+            self.turned_away.clear()
+        clients = {node: client for client, node in self._nodes.items()}
+        for client, node in list(self._nodes.items()):
+            if node not in nodes or node in self.turned_away:
+                self._drop(client)
+        known = set(self._nodes.values())
+        ask = [
+            node
+            for node in sorted(nodes - self.turned_away.keys())
+            if refresh or node not in known or clients.get(node) in self._stale
+        ]
+        self._stale.clear()
+        if ask:
+            self._ask(ask)
+
+    def _drop(self, client: int) -> None:
+        self.here.pop(client, None)
+        self._nodes.pop(client, None)
+        self._outline = None
+
+    def _ask(self, nodes: Sequence[int]) -> None:
+        """Ask nodes who they are; those that do not answer are not there."""
+        clients = {node: client for client, node in self._nodes.items()}
+        dialect = _Introducing(nodes, self.sheet, self.kind, clients)
+        policy = Policy(on_failure="skip", hop_seconds=self.settings.hop_seconds_cap)
+        answers: dict[int, _Said] = {}
+        chains = {index: Chain((index,)) for index in range(len(nodes))}
+        for happening in Pump(self.grid, dialect, policy, self.settings.in_flight, self.clock, "hello").walk(chains):
+            if isinstance(happening, Arrived) and happening.hops:
+                answers[nodes[happening.index]] = happening.token
+            elif isinstance(happening, Missed):
+                node = nodes[happening.index]
+                if node in dialect.for_good:
+                    self.turned_away[node] = happening.cause
+                if node in clients:
+                    self._drop(clients[node])
+        if self.kind is None and answers:
+            self._settle_kind(answers)
+        for node, said in sorted(answers.items(), key=lambda item: (item[1].member.number < 0, item[1].member.name)):
+            cause = self._fits(said) or self._admit(node, said.member)
+            if cause is not None:
+                self.turned_away[node] = cause
+                if node in clients:
+                    self._drop(clients[node])
+
+    def _settle_kind(self, answers: Mapping[int, _Said]) -> None:
+        """What the federation's samples are like: as the first sites have them, with the most classes that any has."""
+        first = min(answers.values(), key=lambda said: (said.member.number < 0, said.member.number, said.member.name)).kind
+        alike = [said.kind.classes for said in answers.values() if said.kind.shape == first.shape]
+        classes = max(alike) if first.classes else 0
+        self.kind = replace(first, classes=classes, wire=self.settings.wire)
+        self.sheet = replace(self.sheet, classes=classes, shape=self.kind.shape)
+
+    def _fits(self, said: _Said) -> str | None:
+        assert self.kind is not None
+        ours, theirs, name = self.kind, said.kind, said.member.name
+        if theirs.shape != ours.shape or theirs.divisor != ours.divisor or _floats(theirs.dtype) != _floats(ours.dtype):
+            return (
+                f"the site '{name}' has samples of shape {theirs.shape} ({theirs.dtype}), the run {ours.shape} ({ours.dtype})"
+            )
+        if bool(theirs.classes) != bool(ours.classes) or theirs.classes > ours.classes:
+            return f"the site '{name}' has {theirs.classes} classes, the run has {ours.classes}"
+        return None
+
+    def _admit(self, node: int, member: Member) -> str | None:
+        """Put a site on the list under its number; why not, if so."""
+        name, wanted = member.name, member.number
+        number = self._numbers.get(name)
+        if number is not None and self._nodes.get(number, node) != node:
+            return f"a site called '{name}' is there already"
+        if number is None:
+            taken = {other: called for called, other in self._numbers.items()}
+            number = wanted if wanted >= 0 else next(k for k in range(LARGEST_NUMBER) if k not in taken)
+            if number in taken:
+                return f"the site '{name}' asks for the number {number}, which is that of '{taken[number]}'"
+        elif 0 <= wanted != number:
+            return f"the site '{name}' asks for the number {wanted}, and has been {number} in this run"
+        self._numbers[name] = number
+        self._nodes[number] = node
+        admitted = replace(member, number=number)
+        if self.here.get(number) != admitted:
+            self.here[number] = admitted
+            self._outline = None
+        return None
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a site said of itself; the number is -1 where it asks for none."""
+
+    member: Member
+    kind: Kind
+
+
+class _Introducing:
+    """The dialect of `query.hello`."""
+
+    def __init__(self, nodes: Sequence[int], sheet: Sheet, kind: Kind | None, clients: Mapping[int, int]) -> None:
+        self._nodes, self._sheet, self._kind, self._clients = nodes, sheet, kind, clients
+        self.for_good: set[int] = set()
+
+    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
+        """Who are you?"""
+        node = self._nodes[index]
+        return Letter(node, "query.hello", say({"sheet": self._sheet.encode(), "number": self._clients.get(node)}))
+
+    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
+        """What a site says, believed as far as it makes sense."""
+        try:
+            facts = heard(content)
+        except Refused as error:
+            if error.for_good:
+                self.for_good.add(self._nodes[index])
+            raise
+        if "refused" in facts:
+            if facts.get("for_good") is True:
+                self.for_good.add(self._nodes[index])
+            raise Refused(str(facts["refused"])[:300])
+        return Opened(_said(facts), HopReport(index, 0, 0, 0, 0, 0, 0, seconds))
+
+    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
+        """Taken as they come."""
+        return dict.fromkeys(range(len(waiting)))
+
+
+def _said(facts: Mapping[str, Any]) -> _Said:
+    name, number, counts = facts["name"], facts["number"], facts["counts"]
+    classes, shape = facts["classes"], facts["shape"]
+    sizes = [facts[part] for part in ("train", "validation", "test")]
+    wholes = [*sizes, classes, *shape, *(counts or ()), *(() if number is None else (number,))]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_SAMPLES for n in wholes):
+        raise Refused("what it says of itself makes no sense")
+    if number is not None and number > LARGEST_NUMBER:
+        raise Refused(f"it asks for the number {number}")
+    if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
+        raise Refused("its name is not one")
+    if counts is not None and len(counts) < classes:
+        raise Refused("its histogram has fewer classes than it says")
+    version, dtype, divisor = str(facts["version"])[:64], str(facts["dtype"])[:16], float(facts["divisor"])
+    train, validation, test = sizes
+    told = None if counts is None else tuple(counts)
+    member = Member(-1 if number is None else number, name, version, train, validation, test, told)
+    return _Said(member, Kind(classes, tuple(shape), dtype, divisor))
+
+
+def _floats(dtype: str) -> bool:
+    """Whether samples of this type become real numbers for the model, or stay whole (tokens)."""
+    return dtype.startswith("float") or dtype in ("uint8", "int8", "bool")

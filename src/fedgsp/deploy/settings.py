@@ -1,0 +1,104 @@
+"""A deployment's configuration: an ordinary run configuration and a table `[deploy]`."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+import typing
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.wire import FULL, Wire
+from fedgsp.methods import Method
+from fedgsp.parts import checked, kind_of
+from fedgsp.run.central import AT_SITES
+from fedgsp.run.config import RunConfig, from_dict
+
+
+@dataclass(frozen=True)
+class DeploySettings:
+    """How a server treats its sites.
+
+    `sites` must have introduced themselves before the first round; the server waits `wait_seconds` for them, and as long again
+    for a quorum that was lost. A round counts if at least the share `quorum` of its planned samples was trained; else it is
+    repeated up to `repeats` times, then the run pauses. Profiles are asked for anew every `profile_every` rounds (0: only from
+    sites that are new or announce new data). At most `in_flight` messages are on their way. A hop may take as long as the
+    client's size and speed suggest, but at least `hop_seconds_floor` and at most `hop_seconds_cap`. `wire` is the type in which
+    models travel, `norm_bound` how many times the median an update may be long (see `engine/flower/guard.py`).
+    """
+
+    sites: int = 1
+    quorum: float = 0.5
+    repeats: int = 2
+    profile_every: int = 10
+    in_flight: int = 8
+    hop_seconds_floor: float = 60.0
+    hop_seconds_cap: float = 3600.0
+    wait_seconds: float = 600.0
+    poll_seconds: float = 0.5
+    wire: Wire = FULL
+    norm_bound: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("sites", 1), ("repeats", 0), ("profile_every", 0), ("in_flight", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"[deploy] {name} must be at least {least}, not {getattr(self, name)}.")
+        for name in ("hop_seconds_floor", "hop_seconds_cap", "wait_seconds", "poll_seconds"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InputError(f"[deploy] {name} must be a positive number of seconds, not {getattr(self, name)}.")
+        if self.hop_seconds_floor > self.hop_seconds_cap:
+            raise InputError("[deploy] hop_seconds_floor must not be above hop_seconds_cap.")
+        if not 0 < self.quorum <= 1:
+            raise InputError(f"[deploy] quorum must be above 0 and at most 1, not {self.quorum}.")
+        if not (math.isfinite(self.norm_bound) and self.norm_bound > 1):
+            raise InputError(f"[deploy] norm_bound must be a number above 1, not {self.norm_bound}.")
+
+
+def read_deployment(path: Path) -> tuple[RunConfig, DeploySettings]:
+    """The configuration of a server; without `[data]` it has no samples of its own."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    settings = decode_settings(table.pop("deploy", {}), str(path))
+    has_data = "source" in table.get("data", {})
+    config = from_dict(table, str(path))
+    if not has_data:
+        config = replace(config, data=replace(config.data, source=AT_SITES))
+    check_deployable(config)
+    return config, settings
+
+
+def decode_settings(table: Any, where: str) -> DeploySettings:
+    """The `[deploy]` table, refused with a sentence where it makes no sense."""
+    if not isinstance(table, dict):
+        raise InputError(f"{where} [deploy] must be a table.")
+    hints = typing.get_type_hints(DeploySettings)
+    names = [f.name for f in fields(DeploySettings)]
+    for name in table:
+        if name not in names:
+            raise InputError(f"{where} [deploy] has no entry '{name}': {did_you_mean(name, names)}")
+    return DeploySettings(**{name: checked(value, hints[name], f"{where} [deploy] {name}") for name, value in table.items()})
+
+
+def check_deployable(config: RunConfig) -> None:
+    """Say in one sentence why a method or an option cannot be had with real clients."""
+    reason = why_not(config.method)
+    if reason is not None:
+        raise InputError(reason)
+    if config.run.holdout_clients:
+        raise InputError("holdout_clients is for simulations: who must not train on a site's data should not deploy one there.")
+
+
+def why_not(method: Method) -> str | None:
+    """Why a method cannot run on real clients; None for those that can."""
+    if method.preparation is not None:
+        return (
+            f"the method '{method.name}' cannot be deployed: its preparation '{kind_of(method.preparation)}' works on the "
+            f"samples of all clients in one place, and a deployment leaves them where they are."
+        )
+    return None

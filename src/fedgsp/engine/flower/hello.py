@@ -1,0 +1,72 @@
+"""A site introduces itself: who it is, how much it holds, and of its classes what it chooses to tell. Needs no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedgsp.data import FederatedData
+from fedgsp.engine.flower.histogram import told_counts
+from fedgsp.engine.flower.records import Refused
+from fedgsp.engine.flower.shard import Shard, open_shard
+from fedgsp.engine.flower.sheet import Sheet
+from fedgsp.engine.flower.site import Site
+
+
+def introduce(site: Site, facts: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a `query.hello`."""
+    sheet = Sheet.decode(facts.get("sheet"))
+    sheet.check_allowed(site)
+    shard = open_shard(site)
+    check_fits(sheet, shard, site)
+    if sheet.kernel.startswith("c-"):
+        _check_kernel(sheet.kernel)
+    number = _number(facts.get("number"), site)
+    data = carved(sheet, shard, 0 if number is None else number)
+    own = len(data) - 1
+    counts = data.profiles().counts[own]
+    return {
+        "name": site.name,
+        "number": site.number,
+        "version": shard.version,
+        "train": int(data.train.sizes[own]),
+        "validation": int(data.validation.sizes[own]),
+        "test": int(data.test.sizes[own]),
+        "classes": shard.data.classes,
+        "shape": list(shard.data.sample_shape),
+        "dtype": str(shard.data.features.dtype),
+        "divisor": shard.data.divisor,
+        "counts": told_counts(site, shard, counts),
+    }
+
+
+def carved(sheet: Sheet, shard: Shard, number: int) -> FederatedData:
+    """The site's samples as client `number`, with a validation part where the run wants one."""
+    data = shard.placed(number, sheet.classes)
+    return data.with_validation(sheet.validation, sheet.data_seed) if sheet.validation else data
+
+
+def check_fits(sheet: Sheet, shard: Shard, site: Site) -> None:
+    """Refuse a run about other samples than the site's."""
+    if sheet.shape is not None and sheet.shape != shard.data.sample_shape:
+        raise Refused(f"the site '{site.name}' has samples of shape {shard.data.sample_shape}, the run wants {sheet.shape}")
+    if sheet.classes is not None and (shard.data.classes == 0) != (sheet.classes == 0):
+        raise Refused(f"the site '{site.name}' and the run do not agree whether targets are classes or real numbers")
+    if sheet.classes is not None and shard.data.classes > sheet.classes:
+        raise Refused(f"the site '{site.name}' has {shard.data.classes} classes, the run {sheet.classes}")
+
+
+def _check_kernel(name: str) -> None:
+    """Refuse a run whose steps are made by kernels that this machine does not have: its bits would differ."""
+    from fedgsp.fast.build import library
+
+    found = library()
+    if isinstance(found, str):
+        raise Refused(f'the run\'s kernel {name} is not to be had there: {found}; set [run] fast = "off"', for_good=True)
+    if found.name != name:
+        raise Refused(f'the run\'s kernel is {name}, it has {found.name}; set [run] fast = "off"', for_good=True)
+
+
+def _number(told: Any, site: Site) -> int | None:
+    if told is not None and (isinstance(told, bool) or not isinstance(told, int) or not 0 <= told < 10_000_000):
+        raise Refused("the message's client number is not one")
+    return site.number if told is None else told

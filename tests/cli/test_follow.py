@@ -1,0 +1,110 @@
+"""Following a run that another process drives shows what that process would have shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+from rich.console import Console
+
+import fedgsp
+from fedgsp.cli.display import LiveDisplay, PlainLines
+from fedgsp.cli.follow import Follower
+from fedgsp.run.observers import Observer
+
+
+class Looking(Observer):
+    """Looks at the directory after every hop and round, as a follower beside the run would."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def event(self, event: object) -> None:
+        self._follower.look()
+
+    def round_done(self, entry: object) -> None:
+        self._follower.look()
+
+
+def view_of(live: LiveDisplay) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(live._view())
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def append(run: Path, event: dict[str, object]) -> None:
+    with (run / "events.jsonl").open("a") as log:
+        log.write(json.dumps(event) + "\n")
+
+
+def test_plain_lines_are_those_of_the_run_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    follower = Follower(tmp_path / "run", PlainLines())
+    fedgsp.train(
+        tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, out=tmp_path / "run", observers=[Looking(follower)]
+    )
+    follower.close()
+    followed = capsys.readouterr().out.splitlines()
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, observers=[PlainLines()])
+    itself = capsys.readouterr().out.splitlines()
+    assert followed[0].startswith("tiny-gsp: 3 rounds, 8 clients")
+    cut = [line.rpartition("  ")[0] for line in itself[1:]]  # seconds differ
+    assert [line.rpartition("  ")[0] for line in followed[1:]] == cut
+    assert len(cut) == 3
+
+
+def test_the_live_view_advances_with_the_chains(tmp_path: Path) -> None:
+    """A deployment's event log says how long the chains of a round under way are."""
+    live = LiveDisplay(Console(file=io.StringIO(), width=100, force_terminal=True))
+    run = tmp_path / "run"
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=0, out=run)
+    follower = Follower(run, live)
+    follower.look()
+    for event in (
+        {"event": "round", "round": 2, "chains": 2, "hops": [5, 3]},
+        {"event": "hop", "round": 2, "chain": 0, "hop": 0, "client": 4, "samples": 9, "down": 1, "up": 1},
+        {"event": "skipped", "round": 2, "chain": 1, "hop": 1, "client": 7, "cause": "late"},
+    ):
+        append(run, event)
+    follower.look()
+    seen = view_of(live)
+    follower.close()
+    assert "1/5" in seen
+    assert "2/3" in seen
+    assert "1/1" in seen  # the round that was done before
+    assert "accuracy 0." in seen
+
+
+def test_faults_are_told_by_the_clients_names_and_old_ones_not_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    run = tmp_path / "run"
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=0, out=run)
+
+    append(run, {"event": "skipped", "round": 1, "chain": 0, "hop": 1, "client": 3, "cause": "an old one"})
+    append(run, {"event": "resumed", "at": 0.0, "round": 1})
+    follower = Follower(run, PlainLines())
+    follower.look()
+    append(run, {"event": "skipped", "round": 2, "chain": 0, "hop": 1, "client": 5, "cause": "late"})
+    append(run, {"event": "sites", "members": [{"number": 8, "name": "site-new"}], "left": [2]})
+    append(run, {"event": "skipped", "round": 3, "chain": 0, "hop": 0, "client": 8, "cause": "gone"})
+    follower.look()
+    follower.look()
+    follower.close()
+    said = capsys.readouterr().out
+    assert "going on after round 1" in said
+    assert "an old one" not in said
+    assert said.count("round 2: site-05 skipped: late") == 1
+    assert "site-02 has left" in said
+    assert "site-new has joined" in said
+    assert "round 3: site-new skipped: gone" in said
+
+
+def test_before_the_run_has_begun_there_is_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    follower = Follower(tmp_path / "none", PlainLines())
+    follower.look()
+    follower.close()
+    assert capsys.readouterr().out == ""
