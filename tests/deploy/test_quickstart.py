@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -28,9 +29,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_quickstart"
 @pytest.fixture
 def apps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    from quickstart import client_app, server_app, task
-
-    yield client_app.app, server_app, task
+    client, server, task = (importlib.import_module(f"quickstart.{name}") for name in ("client_app", "server_app", "task"))
+    yield client.app, server, task
     for name in [name for name in sys.modules if name.startswith("quickstart")]:
         del sys.modules[name]
 

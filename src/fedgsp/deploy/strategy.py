@@ -75,7 +75,8 @@ class FedGSP:
         method = named(self.method) if isinstance(self.method, str) else self.method
         if (reason := why_not(method)) is not None:
             raise InputError(reason)
-        if method.yields != "one" or getattr(method.server, "half", ""):
+        half: str = getattr(method.server, "half", "")
+        if method.yields != "one" or half:
             raise InputError(f"the method '{method.name}' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
         if self.kappa is None:
             return method
