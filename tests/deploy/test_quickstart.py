@@ -164,8 +164,8 @@ def test_it_runs_under_flowers_simulation(tmp_path: Path) -> None:
     try:
         _wait_for(port, superlink)
         done = subprocess.run(
-            ["flwr", "run", str(app), "sim", "--stream", "--federation-config", "num-supernodes=4"], cwd=tmp_path, env=environment, capture_output=True, text=True,
-            timeout=300, check=False,
+            ["flwr", "run", str(app), "sim", "--stream", "--federation-config", "num-supernodes=4"],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
     finally:
         os.killpg(superlink.pid, signal.SIGTERM)
