@@ -8,6 +8,7 @@ from typing import Any
 import deployments
 import pytest
 
+import fedgsp
 from fedgsp.client import Prox
 from fedgsp.core.errors import InputError
 from fedgsp.deploy.settings import check_deployable, why_not
@@ -78,9 +79,7 @@ def test_running_means_and_counters_travel_too(tmp_path: Path) -> None:
 def test_a_validation_part_is_carved_out_at_the_sites(tmp_path: Path) -> None:
     there = deployments.deployment(tmp_path, "fedgsp", data={"validation": 0.3}, run={"evaluate_on": "validation"})
     result = there.serve()
-    local = deployments.fedgsp.train(
-        there.config.method, there.source, "tiny:linear", rounds=3, workers=0, fast="off", validation=0.3
-    )
+    local = fedgsp.train(there.config.method, there.source, "tiny:linear", rounds=3, workers=0, fast="off", validation=0.3)
     assert states(result.journal) == states(local.journal)
     assert [e["validation_samples"] for e in result.journal] == [e["validation"]["samples"] for e in local.journal]
 

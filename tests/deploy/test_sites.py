@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import deployments
@@ -210,12 +211,12 @@ def test_the_files_of_a_deployment_fit_their_schemas(tmp_path: Path) -> None:
     import re
 
     there = deployments.deployment(tmp_path, deployments.chains(2), settings={"quorum": 0.95})
-    faults = iter(["raises", "nan"])
+    faults: Iterator[Fault] = iter(("raises", "nan"))
 
     def choose(node: Node, message: Message) -> Fault:
         if message.metadata.message_type == "evaluate" and node.number == 101:
             return "raises"
-        return next(faults, "ok") if message.metadata.message_type == "train" and node.number == 104 else "ok"  # type: ignore[return-value]
+        return next(faults, "ok") if message.metadata.message_type == "train" and node.number == 104 else "ok"
 
     there.grid.fault = choose
     there.serve()

@@ -131,7 +131,7 @@ class InProcessGrid(Grid):
         if fault in ("killed", "terminated", "stalled"):
             node.up = False
             if fault == "stalled":
-                node.back_at = self.time + 60.0
+                node.back_at = self.time + 51.0
             return fails(5, 1.0 if fault == "terminated" else 50.0)
         if fault == "process killed":
             return fails(8, 55.0)

@@ -151,8 +151,8 @@ class Roster:
             if there > 0 and there >= settings.quorum * planned:
                 return
         raise Paused(
-            f"the run is paused: {cause}, and waiting {settings.wait_seconds:g} s for sites did not help; see to them and go on "
-            f"with fedgsp deploy resume."
+            f"the run is paused: {cause}, and waiting {settings.wait_seconds:g} s for sites did not help; see to them and go "
+            f"on with fedgsp deploy resume."
         )
 
     def _look(self, *, refresh: bool) -> None:

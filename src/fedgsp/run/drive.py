@@ -164,7 +164,7 @@ def _drive(
     store: ClientStore | None = None,
     venue: Venue | None = None,
 ) -> RunResult:
-    """Run the loop and leave an ending behind: finished, at the target, interrupted, paused, or failed (the last good model)."""
+    """Run the loop and leave an ending behind: finished, at the target, interrupted, paused, or failed."""
     began = time.perf_counter()
     engine: Engine | None = None
     peaks: dict[str, int] = {}

@@ -1,4 +1,4 @@
 """Chains on real clients, over Flower: what is sent, what a site does with it, and the pump beside the server.
 
-Nothing is imported here: a client's process is started anew for every message, and must not load more than it needs.
+Every message to a client starts a new process there, so what it does first is kept small: samples are mapped, not read.
 """

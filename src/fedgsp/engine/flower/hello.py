@@ -1,4 +1,4 @@
-"""A site introduces itself: who it is, how much it holds, and of its classes what it chooses to tell. Needs no torch."""
+"""A site introduces itself: who it is, how much it holds, and of its classes what it chooses to tell."""
 
 from __future__ import annotations
 

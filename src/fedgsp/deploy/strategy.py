@@ -1,0 +1,284 @@
+"""FedGSP, or any planner and server rule of ours, in a ServerApp of your own, with your own ClientApp and model.
+
+    result = FedGSP(rounds=20).start(grid, ArrayRecord(Net().state_dict()))
+
+The ClientApp is an ordinary one: `train` gets `arrays` and `config` and gives back `arrays` and `metrics` with `num-examples`,
+`evaluate` the same without arrays. To be grouped by its data it also answers `query.histogram` with its class counts,
+`{"histogram": MetricRecord({"counts": [...]})}`; one that does not is spread evenly at random. Clients that fail, are late, or
+send what cannot be used are skipped, and their chains go on. What a client does is not ours here, so there is no replay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+
+from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan, Stop
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.core.profiles import Profiles
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.state import ServerState, Setting
+from fedgsp.core.tensors import Tensors
+from fedgsp.deploy.settings import DeploySettings, why_not
+from fedgsp.engine.flower.guard import Guard, check_counters, check_size, moved
+from fedgsp.engine.flower.pace import Pace
+from fedgsp.engine.flower.pump import Arrived, Clock, Hopped, Letter, Missed, Opened, Pump
+from fedgsp.engine.flower.records import Refused
+from fedgsp.engine.manager import Policy
+from fedgsp.methods import Method, named
+
+MOST_EXAMPLES = 10_000_000
+"""What a client may weigh that did not say beforehand how many examples it has."""
+
+
+@dataclass(frozen=True)
+class FedGSP:
+    """A method's planner and server rule over your own clients; `kappa` is the share of groups that train in a round."""
+
+    rounds: int = 10
+    method: str | Method = "fedgsp"
+    kappa: float | None = None
+    seed: int = 0
+    evaluate: bool = True
+    settings: DeploySettings = field(default_factory=DeploySettings)
+
+    def start(
+        self, grid: Grid, arrays: ArrayRecord, train_config: ConfigRecord | None = None, clock: Clock | None = None
+    ) -> Result:
+        """Train from `arrays`; the result has the model after the last round and the metrics of each."""
+        method = self._method()
+        run = _Run(grid, method, self.settings, train_config or ConfigRecord(), clock or Clock(poll=self.settings.poll_seconds))
+        start, result = tensors_of(arrays, "the initial arrays"), Result()
+        run.wait()
+        profiles = run.profiles()
+        state = method.server.init(start, Setting(clients=len(profiles), classes=profiles.counts.shape[1]))
+        for round_ in range(1, self.rounds + 1):
+            every = self.settings.profile_every
+            if round_ > 1 and every and (round_ - 1) % every == 0:
+                run.forget()
+            state, result.train_metrics_clientapp[round_] = run.round(round_, state, Seeds(self.seed))
+            if self.evaluate:
+                result.evaluate_metrics_clientapp[round_] = run.evaluated(state)
+            print(f"round {round_}: {dict(result.evaluate_metrics_clientapp.get(round_, {}))}", flush=True)
+        result.arrays = arrays_of(state.model)
+        return result
+
+    def _method(self) -> Method:
+        method = named(self.method) if isinstance(self.method, str) else self.method
+        if (reason := why_not(method)) is not None:
+            raise InputError(reason)
+        half: str = getattr(method.server, "half", "")
+        if method.yields != "one" or half:
+            raise InputError(f"the method '{method.name}' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
+        if self.kappa is None:
+            return method
+        if not hasattr(method.planner, "kappa"):
+            raise InputError(f"the planner of '{method.name}' has no kappa.")
+        return replace(method, planner=replace(method.planner, kappa=self.kappa))  # type: ignore[type-var]
+
+
+class _Run:
+    """The clients of one `start`: nodes are numbered in the order in which they were first seen."""
+
+    def __init__(self, grid: Grid, method: Method, settings: DeploySettings, config: ConfigRecord, clock: Clock) -> None:
+        self._grid, self._method, self._settings, self._config, self._clock = grid, method, settings, config, clock
+        self.nodes: list[int] = []
+        self._counts: dict[int, list[int] | None] = {}
+        self._pace = Pace(settings.hop_seconds_floor, settings.hop_seconds_cap)
+        self._guard = Guard(settings.norm_bound)
+
+    def wait(self) -> None:
+        """Until enough nodes are there."""
+        until = self._clock.now() + self._settings.wait_seconds
+        while len(list(self._grid.get_node_ids())) < self._settings.sites:
+            if self._clock.now() >= until:
+                raise RunFailed(f"fewer than {self._settings.sites} nodes came within {self._settings.wait_seconds:g} s.")
+            self._clock.sleep(1.0)
+
+    def forget(self) -> None:
+        """Ask everybody for its histogram again."""
+        self._counts.clear()
+
+    def profiles(self) -> Profiles:
+        """Who is there, and what they tell of their data; new ones are asked."""
+        here = set(self._grid.get_node_ids())
+        self.nodes += sorted(here - set(self.nodes))
+        clients = [k for k, node in enumerate(self.nodes) if node in here]
+        ask = [k for k in clients if k not in self._counts]
+        self._counts.update(dict.fromkeys(ask))
+        for happening in self._pump(_Histograms(self)).walk({i: Chain((k,)) for i, k in enumerate(ask)}):
+            if isinstance(happening, Arrived) and happening.hops:
+                self._counts[ask[happening.index]] = happening.token
+        told = {k: self._counts[k] for k in clients}
+        width = max((len(counts) for counts in told.values() if counts is not None), default=1)
+        counts = np.zeros((len(clients), width), dtype=np.int64)
+        for row, client in enumerate(clients):
+            counts[row, : len(told[client] or ())] = told[client] or ()
+        known = np.array([told[k] is not None for k in clients], dtype=bool)
+        sizes = np.where(known, counts.sum(axis=1), 0)
+        return Profiles(np.array(clients, dtype=np.int64), counts, sizes, None if known.all() else known)
+
+    def round(self, round_: int, state: ServerState, seeds: Seeds) -> tuple[ServerState, MetricRecord]:
+        """One round; repeated while too few of the clients that were asked trained."""
+        for _ in range(self._settings.repeats + 1):
+            profiles = self.profiles()
+            if len(profiles):
+                plan = self._method.server.route(state, self._method.planner.plan(round_, profiles, seeds), seeds)
+                found = self._trained(plan, state)
+                if found is not None:
+                    return found
+            self._clock.sleep(1.0)
+        raise RunFailed(f"too few clients trained in round {round_}, {self._settings.repeats + 1} times.")
+
+    def _trained(self, plan: Plan, state: ServerState) -> tuple[ServerState, MetricRecord] | None:
+        self._guard.next_round()
+        most = [sum(self.examples(k) or MOST_EXAMPLES for k in chain.clients) for chain in plan.chains]
+        update, reports = self._method.server.start(state, plan, most), []
+        dialect = _Training(self, state, plan, self._guard, self._config)
+        for happening in self._pump(dialect, str(plan.round)).walk(dict(enumerate(plan.chains)), dialect.begin):
+            if isinstance(happening, Missed):
+                print(f"round {plan.round}: node {self.nodes[happening.stop.client]} is skipped: {happening.cause}", flush=True)
+            elif isinstance(happening, Hopped):
+                reports.append(happening.report)
+                self._pace.learn(happening.report.client, happening.report.samples, happening.waited, happening.waited)
+            elif happening.hops:
+                update.add(ChainResult(happening.index, plan.chains[happening.index], happening.token, happening.hops))
+        if not reports or len(reports) < self._settings.quorum * sum(map(len, plan.chains)):
+            return None
+        return update.finish(), _averaged(reports)
+
+    def evaluated(self, state: ServerState) -> MetricRecord:
+        """Metrics of everybody who is there, weighed by their examples."""
+        here = set(self._grid.get_node_ids())
+        clients = [k for k, node in enumerate(self.nodes) if node in here]
+        dialect = _Evaluating(self, arrays_of(state.model), self._config)
+        found = self._pump(dialect, str(state.round)).walk({i: Chain((k,)) for i, k in enumerate(clients)})
+        return _averaged([happening.report for happening in found if isinstance(happening, Hopped)])
+
+    def examples(self, client: int) -> int:
+        """How many a client said it has; 0 for one that does not tell."""
+        return sum(self._counts.get(client) or ())
+
+    def _pump(self, dialect: Any, group: str = "") -> Pump:
+        def limit(stop: Stop) -> float:
+            return self._pace.limit(stop.client, self.examples(stop.client))
+
+        policy = Policy(on_failure="skip", hop_seconds=limit)
+        return Pump(self._grid, dialect, policy, self._settings.in_flight, self._clock, group)
+
+
+@dataclass
+class _Histograms:
+    run: _Run
+
+    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
+        return Letter(self.run.nodes[stop.client], "query.histogram", RecordDict())
+
+    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
+        record = content["histogram"]
+        counts = record["counts"] if isinstance(record, MetricRecord) else None
+        if not isinstance(counts, list) or not all(isinstance(n, int) and 0 <= n <= MOST_EXAMPLES for n in counts):
+            raise Refused("its histogram is not a list of counts")
+        return Opened(counts, HopReport(stop.client, 0, 0, 0, 0, 0, 0, seconds))
+
+    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
+        return dict.fromkeys(range(len(waiting)))
+
+
+@dataclass
+class _Training:
+    run: _Run
+    state: ServerState
+    plan: Plan
+    guard: Guard
+    config: ConfigRecord
+
+    def begin(self, index: int) -> Tensors:
+        return self.state.models[self.plan.chains[index].start]
+
+    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
+        record = arrays_of(token)
+        config = ConfigRecord({**self.config, "server-round": self.plan.round})
+        content = RecordDict({"arrays": record, "config": config})
+        return Letter(self.run.nodes[stop.client], "train", content, sum(len(array.data) for array in record.values()))
+
+    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
+        handed: Tensors = token
+        record = content["arrays"]
+        after = tensors_of(record, "its arrays") if isinstance(record, ArrayRecord) else {}
+        if {n: (t.shape, t.dtype) for n, t in after.items()} != {n: (t.shape, t.dtype) for n, t in handed.items()}:
+            raise Refused("refused: its arrays have other names, shapes or types than those it was handed")
+        check_size(after, self.begin(index), "its model's")
+        check_counters(after, "its model's")
+        report = _report(stop, content, seconds, self.run.examples(stop.client) or MOST_EXAMPLES)
+        distance = moved(handed, after)
+        self.guard.check_alone(distance, handed)
+        return Opened(after, report, distance / math.sqrt(max(1, report.samples)))
+
+    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
+        return self.guard.judge([opened.moved or 0.0 for opened in waiting], more)
+
+
+@dataclass
+class _Evaluating:
+    run: _Run
+    arrays: ArrayRecord
+    config: ConfigRecord
+
+    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
+        return Letter(self.run.nodes[stop.client], "evaluate", RecordDict({"arrays": self.arrays, "config": self.config}))
+
+    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
+        return Opened(None, _report(stop, content, seconds, MOST_EXAMPLES))
+
+    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
+        return dict.fromkeys(range(len(waiting)))
+
+
+def _report(stop: Stop, content: RecordDict, seconds: float, most: int) -> HopReport:
+    """A client's metrics; `num-examples` is what it weighs, bounded by what it said it has."""
+    metrics = content["metrics"]
+    if not isinstance(metrics, MetricRecord):
+        raise Refused("refused: it reports no metrics")
+    examples = metrics.get("num-examples")
+    if not isinstance(examples, (int, float)) or not 0 < examples <= most or examples != int(examples):
+        raise Refused(f"refused: it reports {examples!r} as num-examples")
+    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, (int, float))}
+    if not all(map(math.isfinite, numbers.values())):
+        raise Refused("refused: a metric of its is not a finite number")
+    return HopReport(stop.client, stop.hop, stop.visit, int(examples), 0, 0, 0, seconds, numbers)
+
+
+def _averaged(reports: Sequence[HopReport]) -> MetricRecord:
+    """Means over the clients that all report, weighed by their examples."""
+    if not reports:
+        return MetricRecord()
+    ordered = sorted(reports, key=lambda report: (report.client, report.hop))
+    names = set.intersection(*(set(report.metrics) for report in ordered)) - {"num-examples"}
+    total = sum(report.samples for report in ordered)
+    means = {name: sum(r.metrics[name] * r.samples for r in ordered) / total for name in sorted(names)}
+    return MetricRecord({**means, "num-examples": total})
+
+
+def tensors_of(record: ArrayRecord, what: str) -> Tensors:
+    """Flower's arrays as tensors, finite; unpickling is out of the question."""
+    found: Tensors = {}
+    for name, array in record.items():
+        tensor = torch.from_numpy(np.array(array.numpy()))
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise Refused(f"refused: {what} '{name}' has values that are not finite")
+        found[name] = tensor
+    return found
+
+
+def arrays_of(tensors: Tensors) -> ArrayRecord:
+    """Tensors as Flower's arrays."""
+    return ArrayRecord({name: tensor.contiguous() for name, tensor in tensors.items()})

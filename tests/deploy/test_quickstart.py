@@ -1,0 +1,152 @@
+"""FedGSP in a user's own ServerApp, with their own ClientApp and model: the example as it stands."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grids
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.deploy.settings import DeploySettings
+from fedgsp.deploy.strategy import FedGSP, tensors_of
+from fedgsp.methods import METHODS, named
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_quickstart"
+
+
+@pytest.fixture
+def apps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    client, server, task = (importlib.import_module(f"quickstart.{name}") for name in ("client_app", "server_app", "task"))
+    yield client.app, server, task
+    for name in [name for name in sys.modules if name.startswith("quickstart")]:
+        del sys.modules[name]
+
+
+class OwnGrid(grids.InProcessGrid):
+    """The same Grid over somebody else's ClientApp."""
+
+    def __init__(self, app: ClientApp, nodes: int) -> None:
+        super().__init__({k: grids.Node(k, Path(str(k))) for k in range(nodes)})
+        self.app = app
+        self.spoil: dict[int, Any] = {}
+
+    def _parcel(self, node: grids.Node, message: Message, fault: grids.Fault) -> grids.Parcel:
+        def answer() -> Message:
+            context = Context(1, node.number, {"partition-id": node.number}, RecordDict(), {})
+            try:
+                reply = self.app(message, context)
+            except Exception:
+                return Message(Error(2, "raised"), reply_to=message)
+            if node.number in self.spoil and message.metadata.message_type == "train":
+                self.spoil[node.number](reply.content)
+            return reply
+
+        return grids.Parcel(message, answer, self.time + 1.0)
+
+
+def test_the_server_has_under_twenty_lines() -> None:
+    lines = (EXAMPLE / "quickstart" / "server_app.py").read_text().splitlines()
+    assert len([line for line in lines if line.strip()]) < 20
+
+
+def test_it_learns_what_no_client_alone_could(apps: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, server, task = apps
+    monkeypatch.chdir(tmp_path)
+    grid = OwnGrid(client, 6)
+    context = Context(1, 1, {}, RecordDict(), {"rounds": 12, "clients": 6})
+    torch.manual_seed(0)
+    monkeypatch.setattr("fedgsp.deploy.strategy.Clock", lambda poll: grid.clock)
+    server.main(grid, context)
+    model = task.Net()
+    model.load_state_dict(torch.load("model.pt"))
+    x, y = map(torch.cat, zip(*(task.load(seed) for seed in (900, 901, 902)), strict=True))  # all three classes
+    assert float((model(x).argmax(1) == y).float().mean()) > 0.8  # two classes of three are at most 0.67
+
+
+def test_a_round_is_the_mean_of_chains_that_hand_the_model_on(apps: Any) -> None:
+    client, _, task = apps
+    grid = OwnGrid(client, 2)
+    torch.manual_seed(0)
+    start = ArrayRecord(task.Net().state_dict())
+    result = FedGSP(rounds=1, method="cwt", settings=DeploySettings(sites=2)).start(grid, start, clock=grid.clock)
+    order = [m.metadata.dst_node_id for m in grid.sent if m.metadata.message_type == "train"]
+    model = tensors_of(start, "x")
+    for node in order:
+        message = Message(RecordDict({"arrays": ArrayRecord(dict(model))}), node, "train", ttl=9.0)
+        reply = client(message, Context(1, node, {"partition-id": node}, RecordDict(), {}))
+        model = tensors_of(reply.content["arrays"], "x")
+    for name, array in result.arrays.items():
+        assert np.array_equal(array.numpy(), model[name].numpy())
+    assert sorted(order) == [0, 1]
+
+
+def test_clients_that_tell_no_histogram_take_part_all_the_same(apps: Any) -> None:
+    client, _, task = apps
+    del client._registered_funcs["query.histogram"]
+    grid = OwnGrid(client, 4)
+    result = FedGSP(rounds=2, kappa=1.0, settings=DeploySettings(sites=4)).start(
+        grid, ArrayRecord(task.Net().state_dict()), clock=grid.clock
+    )
+    assert result.train_metrics_clientapp[2]["num-examples"] == 240
+
+
+def test_what_a_client_may_not_send_is_left_out(apps: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    client, _, task = apps
+    grid = OwnGrid(client, 4)
+
+    def nan(content: RecordDict) -> None:
+        arrays = {name: array.numpy() * np.nan for name, array in content["arrays"].items()}  # type: ignore[union-attr]
+        content["arrays"] = ArrayRecord({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+    grid.spoil[2] = nan
+    settings = DeploySettings(sites=4)
+    result = FedGSP(rounds=1, kappa=1.0, settings=settings).start(grid, ArrayRecord(task.Net().state_dict()), clock=grid.clock)
+    assert result.train_metrics_clientapp[1]["num-examples"] == 180
+    assert "node 2 is skipped: refused: its arrays" in capsys.readouterr().out
+    grid.spoil = dict.fromkeys(range(3), nan)
+    with pytest.raises(RunFailed, match="too few clients trained in round 1, 3 times"):
+        FedGSP(rounds=1, kappa=1.0, settings=settings).start(grid, ArrayRecord(task.Net().state_dict()), clock=grid.clock)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_is_taken_or_refused_with_a_sentence(name: str) -> None:
+    plain = named(name).preparation is None and named(name).yields == "one" and not getattr(named(name).server, "half", "")
+    if plain:
+        assert FedGSP(method=name)._method().name == name
+    else:
+        with pytest.raises(InputError, match=r"fedgsp deploy|cannot be deployed"):
+            FedGSP(method=name)._method()
+
+
+@pytest.mark.slow
+def test_it_runs_under_flowers_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="flwr's simulation needs ray: pip install 'flwr[simulation]'")
+    app = tmp_path / "app"
+    shutil.copytree(EXAMPLE, app)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('[superlink]\ndefault = "local"\n\n[superlink.local]\noptions.num-supernodes = 4\n')
+    source = str(Path(__file__).parents[2] / "src")
+    environment = {
+        **os.environ, "FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": source, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["flwr", "run", str(app), "local", "--stream"], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert "round 3: {'accuracy'" in done.stdout + done.stderr, done.stdout + done.stderr
