@@ -93,6 +93,17 @@ FAULTS = (
     Fault("watch/live.py", "fresh = epoch == run.epoch and last <=", "fresh = last <=", "watch"),
     Fault("report/tail.py", "self._at > 0 and file.read(len(self._before)) != self._before", "False", "report/test_runview.py"),
     Fault("report/page.py", '.replace("<", "\\\\u003c")', "", "report/test_page.py"),
+    Fault("engine/flower/guard.py", "if length <= self.factor * median", "if length >= 0 * median",
+          "engine/flower/test_wire.py"),
+    Fault("engine/flower/guard.py", "known[(len(known) - 1) // 2]", "known[-1]", "engine/flower/test_wire.py"),
+    Fault("engine/flower/pace.py", "max(self._overheads) + speed * samples", "speed * samples", "engine/flower/test_wire.py"),
+    Fault("engine/flower/records.py", "not bool(tensor.isfinite().all())", "False", "engine/flower/test_wire.py"),
+    Fault("engine/flower/sheet.py", 'if ":" in inner and inner not in site.methods', "if False",
+          "engine/flower/test_client_app.py"),
+    Fault("engine/flower/histogram.py", 'if kept["setting"] == setting', "if False", "engine/flower/test_site.py"),
+    Fault("engine/flower/dialect.py", "if told != (announced, steps)", "if told[1] != steps", "deploy/test_faults.py"),
+    Fault("deploy/roster.py", "trained >= self.settings.quorum * planned", "trained >= 0", "deploy/test_faults.py"),
+    Fault("plan/unknown.py", "labels[others] = dealt(len(others), groups, rng)", "labels[others] = 0", "plan/test_unknown.py"),
 )  # fmt: skip
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,20 +137,51 @@ def test_every_method_is_taken_or_refused_with_a_sentence(name: str) -> None:
 
 @pytest.mark.slow
 def test_it_runs_under_flowers_simulation(tmp_path: Path) -> None:
+    """By `flwr run`, on a SuperLink of the test's own, so that nothing outlives it."""
     pytest.importorskip("ray", reason="flwr's simulation needs ray: pip install 'flwr[simulation]'")
-    app = tmp_path / "app"
-    shutil.copytree(EXAMPLE, app)
-    home = tmp_path / "home"
+    app, home = tmp_path / "app", tmp_path / "home"
+    shutil.copytree(EXAMPLE, app, ignore=shutil.ignore_patterns("__pycache__"))
     home.mkdir()
-    (home / "config.toml").write_text('[superlink]\ndefault = "local"\n\n[superlink.local]\noptions.num-supernodes = 4\n')
-    source = str(Path(__file__).parents[2] / "src")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "sim"\n\n[superlink.sim]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+    )
     environment = {
         **os.environ, "FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": source, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }  # fmt: skip
-    done = subprocess.run(
-        ["flwr", "run", str(app), "local", "--stream"], cwd=tmp_path, env=environment, capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
-    assert "round 3: {'accuracy'" in done.stdout + done.stderr, done.stdout + done.stderr
+    command = [
+        "flower-superlink", "--insecure", "--simulation", "--host", "127.0.0.1", "--port", str(port),
+        "--disable-runtime-dependency-installation",
+    ]  # fmt: skip
+    with (tmp_path / "superlink.log").open("w") as log:
+        superlink = subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True
+        )  # fmt: skip
+    try:
+        _wait_for(port, superlink)
+        done = subprocess.run(
+            ["flwr", "run", str(app), "sim", "--stream", "--federation-config", "num-supernodes=4"],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+    finally:
+        os.killpg(superlink.pid, signal.SIGTERM)
+        try:
+            superlink.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(superlink.pid, signal.SIGKILL)
+            superlink.wait(30)
+    said = done.stdout + done.stderr + (tmp_path / "superlink.log").read_text()
+    assert "round 3: {'accuracy'" in said, said
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(240):
+        assert process.poll() is None, "the SuperLink ended"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.5)
+    raise AssertionError("the SuperLink did not start")
