@@ -1,7 +1,8 @@
-"""What all tests share: a data cache of their own, so that none touches the user's, and one math thread."""
+"""What all tests share: a data cache of their own, so that none touches the user's, one math thread, and signals that are heard."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,3 +21,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def one_thread() -> None:
     """The nets of the tests are tiny: more threads would only wait for each other."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heard_signals() -> None:
+    """Tests send SIGINT and SIGHUP to processes they start; under nohup, or in a script's background, these would be ignored."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)

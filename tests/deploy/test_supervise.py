@@ -81,8 +81,7 @@ def test_a_number_that_is_used_again_is_left_alone() -> None:
 def test_the_supervisor_is_killed_and_nothing_is_left(tmp_path: Path, how: signal.Signals) -> None:
     """The guardian notices, whatever ended its parent."""
     program = (
-        "import os, signal, sys, time; from pathlib import Path; from fedgsp.deploy.supervise import Supervisor\n"
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL); signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # nohup, &
+        "import os, sys, time; from pathlib import Path; from fedgsp.deploy.supervise import Supervisor\n"
         f"with Supervisor(Path({str(tmp_path)!r}), os.environ) as s:\n"
         f"    s.start('family', [sys.executable, '-c', {PARENT!r}]); time.sleep(600)\n"
     )
