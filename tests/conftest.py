@@ -1,4 +1,4 @@
-"""What all tests share: a data cache of their own, so that none touches the user's, one math thread, and signals that are heard."""
+"""What all tests share: a data cache of their own, so that none touches the user's, one math thread, signals that are heard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one_thread() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def heard_signals() -> None:
-    """Tests send SIGINT and SIGHUP to processes they start; under nohup, or in a script's background, these would be ignored."""
+    """Tests send SIGINT and SIGHUP to processes they start; under nohup, or in a script's background, nobody would hear."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
