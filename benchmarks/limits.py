@@ -23,6 +23,7 @@ from torch.nn import functional
 
 import fedgsp
 from fedgsp.data.batches import gather
+from fedgsp.fast import Step
 from fedgsp.fast.build import Library, library
 from fedgsp.fast.fused import FusedNet
 from fedgsp.fast.program import LINEAR, LayerSpec, Program, program_of
@@ -68,15 +69,15 @@ class Timed:
     """A program of some layers, on weights and samples of its own."""
 
     def __init__(self, layers: Sequence[LayerSpec], model: torch.nn.Module, x: torch.Tensor, size: int, found: Library) -> None:
-        self.net = FusedNet(model, Program(tuple(layers), lambda given: given), size, found)
+        self.net = FusedNet(model, Program(tuple(layers), lambda given: given, (layers[-1].cout,)), size, found)
         self.x, self.y, self.size = x, torch.zeros(len(x), dtype=torch.int64), size
 
     def forward(self, repeats: int) -> float:
         return least(lambda: self.net(self.x), repeats) / (len(self.x) / self.size)
 
     def training(self, repeats: int) -> float:
-        self.net.begin()
-        took = least(lambda: self.net.train(self.x, self.y, self.size, 0.0, 0.0, 0.0), repeats) / (len(self.x) / self.size)
+        self.net.begin(Step(0.0))
+        took = least(lambda: self.net.train(self.x, self.y, self.size), repeats) / (len(self.x) / self.size)
         self.net.end()
         return took
 

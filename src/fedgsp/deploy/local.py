@@ -132,7 +132,19 @@ class Locally:
         self._say(f"SuperLink at {self.place.listen}{' (INSECURE)' if self.place.insecure else ', TLS and node keys on'}")
 
     def start_nodes(self, names: Sequence[str]) -> None:
-        """The nodes of some sites; returns when all are connected."""
+        """The nodes of some sites; returns when all are connected.
+
+        A SuperLink that was killed, or ended before its nodes, still takes them for connected when it is back, and refuses the
+        same keys until it misses their heartbeats.
+        """
+
+        def of_before() -> bool:
+            there = presence(self.place, self.link).online
+            return bool(there) if self.place.insecure else not set(names).isdisjoint(there)
+
+        if of_before():
+            self._say("waiting until the SuperLink has noticed that the nodes of before are gone; about a minute")
+            self._await("the SuperLink to notice that nodes are gone", lambda: not of_before(), "superlink")
         for name in names:
             self.supervisor.start(f"node-{name}", [str(self.place.site(name) / "start.sh")])
         nodes = [f"node-{name}" for name in names]
