@@ -30,7 +30,7 @@ def trained(model: nn.Module, rule: SGD, data: FederatedData, kernel: Kernel) ->
 
 
 def compiled(model: nn.Module, rule: SGD, data: FederatedData) -> Kernel:
-    example, _ = gather(data, np.arange(2))
+    example, _ = gather(data, np.arange(min(2, data.samples)))
     chosen = choose("on", model, example, batch_size=rule.batch_size, device="cpu", obstacles=obstacles(rule, classification()))
     assert chosen.name.startswith("c-"), chosen.why
     return chosen
