@@ -15,7 +15,7 @@ TITLES = {
 
 
 def rows(text: str, heading: str) -> list[tuple[str, float]]:
-    """(contestant, CPU seconds a round) of the tables under a heading, the last figure of each; who could not run is missing."""
+    """(contestant, CPU seconds a round) of the tables under a heading, the last figure of each who could be run."""
     section = text.split(heading, 1)[1].split("\n## ", 1)[0]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
     found = {row[0]: float(row[1].split()[0]) for row in cells if row[1][:1].isdigit()}
