@@ -9,6 +9,13 @@ import pytest
 import torch
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests of deployments are told apart: they wait for processes most of the time."""
+    for item in items:
+        if item.get_closest_marker("slow") and "deploy" in item.path.parts:
+            item.add_marker("deployment")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Prepared data of the tests lives in a temporary folder, also for the processes they start."""
