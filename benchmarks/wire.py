@@ -6,22 +6,26 @@ python benchmarks/wire.py
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 from fedgsp.methods import named
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.drive import Objects, start
 
-ROUNDS = 15
+ROUNDS, SEEDS = 15, 5
 
 
 def main() -> None:
-    run = RunSection(rounds=ROUNDS, workers=0, eval_every=ROUNDS)
-    config = RunConfig(run, DataSection("glyphs:clients=40"), ModelSection("small_cnn"), named("fedgsp"))
+    method = named("fedgsp")
     for wire in ("float32", "float16", "bfloat16"):
-        setup = Objects().prepare(config)
-        result = start(replace(setup, job=replace(setup.job, wire=wire)), None)
-        last = result.journal[-1]
-        print(f"{wire}: accuracy {last['accuracy']:.4f}, {last['bytes_total'] / 1e6:.1f} MB", flush=True)
+        found, traffic = [], 0.0
+        for seed in range(SEEDS):
+            run = RunSection(rounds=ROUNDS, seed=seed, workers=0, eval_every=ROUNDS)
+            setup = Objects().prepare(RunConfig(run, DataSection("glyphs:clients=40"), ModelSection("small_cnn"), method))
+            last = start(replace(setup, job=replace(setup.job, wire=wire)), None).journal[-1]
+            found.append(last["accuracy"])
+            traffic = last["bytes_total"] / 1e6
+        print(f"{wire}: accuracy {fmean(found):.4f} ({min(found):.4f} to {max(found):.4f}), {traffic:.1f} MB", flush=True)
 
 
 if __name__ == "__main__":
