@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import FedgspError, RunFailed
 from fedgsp.core.state import ServerState
-from fedgsp.engine.job import Absent, HopDone, Job, Listener, NotJudged, Scoring, Span, Wanted, longest_first
+from fedgsp.engine.job import Absent, HopDone, Job, Listener, Scored, Scoring, Span, Wanted, longest_first
 from fedgsp.engine.walk import Walker, peak_memory_bytes
-from fedgsp.evaluate.forward import SampleScores
 
 
 class InlineEngine:
@@ -68,7 +66,7 @@ class InlineEngine:
                 for (name, rows), owner in zip(wanted, whose, strict=True)
             ]
         self._note("evaluate", f"round {state.round}", began)
-        return _Scored(found)
+        return Scored(found)
 
     def idle_share(self, plan: Plan) -> float:
         """See `Engine.idle_share`."""
@@ -88,19 +86,6 @@ class InlineEngine:
 
     def close(self) -> None:
         """Nothing was started."""
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """Scores that are there."""
-
-    scores: list[SampleScores]
-    done: bool = True
-    missing: tuple[NotJudged, ...] = ()
-
-    def result(self) -> list[SampleScores]:
-        """They are."""
-        return self.scores
 
 
 class OneThread:

@@ -148,6 +148,19 @@ class Scoring(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Scored:
+    """Scores that are there, but for those of the clients that are `missing`."""
+
+    scores: list[SampleScores]
+    missing: tuple[NotJudged, ...] = ()
+    done: bool = True
+
+    def result(self) -> list[SampleScores]:
+        """They are."""
+        return self.scores
+
+
 class Engine(Protocol):
     """Where chains run."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,11 +58,15 @@ class Everybody:
     setup: Setup
     steady: bool = True
 
-    def gather(self, round_: int, event: Event) -> Present:
-        """All that train, every time."""
+    @cached_property
+    def _present(self) -> Present:
         setup = self.setup
         profiles = setup.job.data.profiles(setup.roster)
         return Present(profiles, setup.job.data, setup.data, setup.judged, setup.held_out)
+
+    def gather(self, round_: int, event: Event) -> Present:
+        """All that train, every time."""
+        return self._present
 
     def enough(self, round_: int, trained: int, planned: int, event: Event) -> bool:
         """Nobody is ever missing here."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.state import ServerState
 from fedgsp.data.federated import FederatedData
-from fedgsp.engine.job import Absent, Engine, Listener, NotJudged, Scoring, Span, Wanted
+from fedgsp.engine.job import Absent, Engine, Listener, Scored, Scoring, Span, Wanted
 from fedgsp.evaluate.forward import SampleScores
 from fedgsp.run.attendance import Event, Present
 from fedgsp.run.roster import Attempt, Kind, Log, Member, outline, profiles_of
@@ -69,7 +69,7 @@ class FromLog:
             scores[which].loss[to] = piece.loss
             for name in self._metrics:
                 scores[which].metrics[name][to] = piece.metrics[name]
-        return _Recalled(scores, missing)
+        return Scored(scores, missing)
 
     def _apart(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """The rows client by client, and where each begins."""
@@ -98,17 +98,6 @@ class FromLog:
     def close(self) -> None:
         """See `Engine.close`."""
         self._engine.close()
-
-
-@dataclass(frozen=True)
-class _Recalled:
-    scores: list[SampleScores]
-    missing: tuple[NotJudged, ...]
-    done: bool = True
-
-    def result(self) -> list[SampleScores]:
-        """They are there."""
-        return self.scores
 
 
 @dataclass(frozen=True)

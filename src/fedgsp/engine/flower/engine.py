@@ -22,7 +22,19 @@ from fedgsp.engine.flower.guard import Guard
 from fedgsp.engine.flower.pace import Pace
 from fedgsp.engine.flower.pump import Arrived, Clock, Hopped, Missed, Pump
 from fedgsp.engine.flower.sheet import Sheet
-from fedgsp.engine.job import Absent, HopDone, HopSkipped, Job, Listener, NotJudged, Scoring, Span, Wanted, longest_first
+from fedgsp.engine.job import (
+    Absent,
+    HopDone,
+    HopSkipped,
+    Job,
+    Listener,
+    NotJudged,
+    Scored,
+    Scoring,
+    Span,
+    Wanted,
+    longest_first,
+)
 from fedgsp.engine.manager import Policy
 from fedgsp.engine.walk import peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
@@ -104,7 +116,7 @@ class FlowerEngine:
         whose = [None] * len(wanted) if owners is None else owners
         return self._asked(state, wanted, [owner is not None for owner in whose])
 
-    def _asked(self, state: ServerState, wanted: Wanted, personal: Sequence[bool]) -> _Scored:
+    def _asked(self, state: ServerState, wanted: Wanted, personal: Sequence[bool]) -> Scored:
         data = self._sites.data
         questions: dict[tuple[int, str, bool], dict[str, tuple[int, int]]] = {}
         for which, ((name, rows), own) in enumerate(zip(wanted, personal, strict=True)):
@@ -130,7 +142,7 @@ class FlowerEngine:
                     which, at = places[part]
                     _put(scores[which], at, sums)
         missing.sort(key=lambda one: one.client)
-        return _Scored(scores, tuple(missing))
+        return Scored(scores, tuple(missing))
 
     def _pump(self, dialect: Any, limit: Any, round_: int) -> Pump:
         policy = Policy(on_failure="skip", hop_seconds=limit)
@@ -150,17 +162,6 @@ class FlowerEngine:
 
     def close(self) -> None:
         """The Grid is not ours to close."""
-
-
-@dataclass(frozen=True)
-class _Scored:
-    scores: list[SampleScores]
-    missing: tuple[NotJudged, ...]
-    done: bool = True
-
-    def result(self) -> list[SampleScores]:
-        """They are there."""
-        return self.scores
 
 
 def _runs(data: FederatedData, rows: NDArray[np.int64]) -> Iterator[tuple[int, str, int]]:
