@@ -13,13 +13,13 @@ the hops of a run's event log on a `Fleet`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.files import read_toml
 from fedgsp.plan import Growth, Schedule
 
 
@@ -120,12 +120,7 @@ def fleet_named(name: str) -> Fleet:
 
 
 def _read_fleet(path: Path) -> Fleet:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the fleet {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    table = read_toml(path, "the fleet")
     known = {field.name: field for field in fields(Fleet)}
     for name, value in table.items():
         if name not in known:

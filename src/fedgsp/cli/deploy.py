@@ -230,13 +230,9 @@ def _conduct(
 
 
 def _method_of(where: Deployment) -> str:
-    import tomllib
+    from fedgsp.core.files import read_toml
 
-    try:
-        table = tomllib.loads(where.config.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot read {where.config}: {error}.") from error
-    return str(table.get("method", {}).get("name", "fedgsp"))
+    return str(read_toml(where.config, "the configuration").get("method", {}).get("name", "fedgsp"))
 
 
 def _hint(where: Deployment) -> None:

@@ -1,14 +1,16 @@
-"""Writing that survives: whole files by write, fsync, rename. Every failure is one sentence."""
+"""Writing that survives: whole files by write, fsync, rename; and reading of settings. Every failure is one sentence."""
 
 from __future__ import annotations
 
 import errno
 import os
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from fedgsp.core.errors import RunFailed
+from fedgsp.core.errors import InputError, RunFailed
 
 
 class CannotWrite(RunFailed):
@@ -68,3 +70,13 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The tables of a settings file of the user's; `what` names it where it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {what} {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error

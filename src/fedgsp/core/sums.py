@@ -56,22 +56,17 @@ class _Spare:
 
     def take(self, size: int) -> torch.Tensor:
         """Zeros of shape (2, size)."""
-        for kept in list(self._kept):
-            if kept.shape[1] == size:
-                with suppress(ValueError):  # another thread was faster
-                    self._drop(kept)
+        with suppress(IndexError):  # another thread was faster
+            for _ in range(len(self._kept)):
+                kept = self._kept.popleft()
+                if kept.shape[1] == size:
                     return kept.zero_()
+                self._kept.append(kept)
         return torch.zeros(2, size, dtype=torch.float64)
 
     def give(self, accumulators: torch.Tensor) -> None:
         """Nobody looks at these any more."""
         self._kept.append(accumulators)
-
-    def _drop(self, kept: torch.Tensor) -> None:
-        at = next((i for i, one in enumerate(self._kept) if one is kept), None)
-        if at is None:
-            raise ValueError
-        del self._kept[at]
 
 
 _SPARE = _Spare(most=2)

@@ -20,6 +20,8 @@ from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Purpose, generator
 
 Rows = NDArray[np.int64]
+PARTS = ("train", "validation", "test")
+"""What a client's samples are divided into."""
 REGRESSION_BINS = 10
 """Quantile bins that stand in for classes when targets are real numbers."""
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import tomllib
-import typing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.errors import InputError
+from fedgsp.core.files import read_toml
 from fedgsp.core.wire import FULL, Wire
 from fedgsp.methods import Method
-from fedgsp.parts import checked, kind_of
+from fedgsp.parts import kind_of
 from fedgsp.run.central import AT_SITES
-from fedgsp.run.config import RunConfig, from_dict
+from fedgsp.run.config import RunConfig, from_dict, section
 
 
 @dataclass(frozen=True)
@@ -58,31 +56,14 @@ class DeploySettings:
 
 def read_deployment(path: Path) -> tuple[RunConfig, DeploySettings]:
     """The configuration of a server; without `[data]` it has no samples of its own."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the configuration {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}.") from error
-    settings = decode_settings(table.pop("deploy", {}), str(path))
+    table = read_toml(path, "the configuration")
+    settings: DeploySettings = section(DeploySettings, table.pop("deploy", {}), f"{path} [deploy]")
     has_data = "source" in table.get("data", {})
     config = from_dict(table, str(path))
     if not has_data:
         config = replace(config, data=replace(config.data, source=AT_SITES))
     check_deployable(config)
     return config, settings
-
-
-def decode_settings(table: Any, where: str) -> DeploySettings:
-    """The `[deploy]` table, refused with a sentence where it makes no sense."""
-    if not isinstance(table, dict):
-        raise InputError(f"{where} [deploy] must be a table.")
-    hints = typing.get_type_hints(DeploySettings)
-    names = [f.name for f in fields(DeploySettings)]
-    for name in table:
-        if name not in names:
-            raise InputError(f"{where} [deploy] has no entry '{name}': {did_you_mean(name, names)}")
-    return DeploySettings(**{name: checked(value, hints[name], f"{where} [deploy] {name}") for name, value in table.items()})
 
 
 def check_deployable(config: RunConfig) -> None:

@@ -145,7 +145,7 @@ def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -
     sections = {"run": RunSection, "data": DataSection, "model": ModelSection}
     for name in table.keys() - sections.keys() - {"schema", "method"}:
         raise InputError(f"{where} has no section '{name}': {did_you_mean(name, [*sections, 'method'])}")
-    values: dict[str, Any] = {name: _section(cls, table.get(name, {}), f"{where} [{name}]") for name, cls in sections.items()}
+    values: dict[str, Any] = {name: section(cls, table.get(name, {}), f"{where} [{name}]") for name, cls in sections.items()}
     if method is not None:
         values["method"] = method
     elif "method" in table:
@@ -153,7 +153,8 @@ def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -
     return RunConfig(**values)
 
 
-def _section(cls: type, table: Any, where: str) -> Any:
+def section(cls: type, table: Any, where: str) -> Any:
+    """A frozen dataclass of settings from its table, refused with a sentence where it makes no sense."""
     if not isinstance(table, dict):
         raise InputError(f"{where} must be a table.")
     hints = typing.get_type_hints(cls)

@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from fedgsp.core.errors import InputError
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.wire import FULL, Wire
-from fedgsp.data.federated import FederatedData, Part
+from fedgsp.data.federated import PARTS, FederatedData, Part
 from fedgsp.engine.job import HopSkipped, NotJudged
 from fedgsp.run.files import read_lines
-
-PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.chain import Chain, ChainResult, Plan, Stop
 from fedgsp.core.state import ServerState
-from fedgsp.data.federated import FederatedData
+from fedgsp.data.federated import PARTS, FederatedData
 from fedgsp.engine.flower.dialect import Baton, Evaluating, Question, Station, Training
 from fedgsp.engine.flower.guard import Guard
 from fedgsp.engine.flower.pace import Pace
@@ -38,8 +38,6 @@ from fedgsp.engine.job import (
 from fedgsp.engine.manager import Policy
 from fedgsp.engine.walk import peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
-
-PARTS = ("train", "validation", "test")
 
 
 class Sites(Protocol):

@@ -22,12 +22,11 @@ import numpy as np
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
-from fedgsp.data.federated import Part
+from fedgsp.data.federated import PARTS, Part
 from fedgsp.data.sources import parse
 from fedgsp.engine.flower.site import Site
 
 SCHEMA = 1
-PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,12 @@ The defaults reveal and allow little: no histogram, and nothing but what is buil
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.files import read_toml
 from fedgsp.data.sources import KINDS as SOURCES
 from fedgsp.data.sources import parse
 
@@ -57,12 +57,7 @@ class Site:
 
 def read_site(path: Path) -> Site:
     """The settings of a site, refused with a sentence where they make no sense."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the site's settings {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    table = read_toml(path, "the site's settings")
     for section, entries in table.items():
         if section not in ENTRIES:
             raise InputError(f"{path} has no section '{section}': {did_you_mean(section, ENTRIES)}")
