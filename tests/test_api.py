@@ -11,7 +11,7 @@ from torch import nn
 import fedgsp
 from fedgsp.client import SGD, Visit
 from fedgsp.core.tensors import digest
-from fedgsp.methods import Method
+from fedgsp.method import Method
 
 
 def federation(clients: int = 8, each: int = 10) -> fedgsp.FederatedData:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fedgsp.data.flower import from_flower
     from fedgsp.data.leaf import load_leaf
     from fedgsp.data.partition import IID, Dirichlet, Quantity, Shards
-    from fedgsp.methods import METHODS, Method, named
+    from fedgsp.method import Method
+    from fedgsp.methods import METHODS, named
     from fedgsp.models import Task, classification, regression
     from fedgsp.report.build import make_report
     from fedgsp.report.inspect import inspect
@@ -64,7 +65,7 @@ _HOMES = {
     "FederatedData": "data",
     "FedgspError": "core.errors",
     "InputError": "core.errors",
-    "Method": "methods",
+    "Method": "method",
     "Observer": "run.observers",
     "Quantity": "data.partition",
     "RunFailed": "core.errors",

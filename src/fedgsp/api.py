@@ -12,7 +12,8 @@ from torch import nn
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.models import Task
 from fedgsp.run import drive
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection

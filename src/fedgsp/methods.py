@@ -12,8 +12,8 @@ from typing import Any
 
 from fedgsp.client import MMD, SGD, UGA, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.core.state import Yields
-from fedgsp.parts import decode, encode, kind_of
+from fedgsp.method import ROLES, Method
+from fedgsp.parts import decode
 from fedgsp.plan import (
     ICG,
     Balanced,
@@ -24,7 +24,6 @@ from fedgsp.plan import (
     Log,
     Mediators,
     OneChain,
-    Planner,
     Random,
     Singletons,
     Superclients,
@@ -50,89 +49,6 @@ from fedgsp.server import (
     Tables,
     Yogi,
 )
-
-ROLES = ("planner", "local", "server")
-
-JUDGED: Mapping[Yields, str] = {
-    "one": "one global model",
-    "several": "several models, each client judged on the one it belongs to",
-    "none": "no global model, each client judged on its own",
-    "personalised": "one model that each client adapts to its own data before it is judged",
-}
-"""What the figures of a method are about, by what it yields: only those of one kind can stand in one column."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """Who trains with whom (`planner`), what a client does (`local`), what becomes of the results (`server`).
-
-    `preparation` is what happens once before round 1; most methods have none.
-    """
-
-    planner: Planner
-    local: SGD
-    server: ServerRule
-    name: str = "custom"
-    preparation: Preparation | None = None
-
-    @property
-    def yields(self) -> Yields:
-        """What it ends with: one global model, several, none, or one that clients make their own. Never to be mixed."""
-        return self.local.yields if self.local.yields != "one" else self.server.yields
-
-    @property
-    def personal(self) -> bool:
-        """Whether each client is judged on a model of its own: one that it kept, or made of the common one."""
-        return self.yields in ("none", "personalised")
-
-    def encode(self) -> dict[str, Any]:
-        """As plain data, for config files."""
-        parts = {role: getattr(self, role) for role in (*ROLES, "preparation")}
-        return {"name": self.name, **{role: encode(part) for role, part in parts.items() if part is not None}}
-
-    @classmethod
-    def decode(cls, table: Any, where: str = "method") -> Method:
-        """From a config file: a known name, whose parts may be replaced one by one, or all parts spelled out."""
-        if not isinstance(table, dict):
-            raise InputError(f"[{where}] must be a table.")
-        entries = ("name", *ROLES, "preparation")
-        unknown = sorted(table.keys() - set(entries))
-        if unknown:
-            raise InputError(f"[{where}] has no entry '{unknown[0]}': {did_you_mean(unknown[0], entries)}")
-        name = table.get("name", "custom")
-        if not isinstance(name, str):
-            raise InputError(f"[{where}] name must be a text, not {name!r}.")
-        parts = {role: decode(role, table[role], f"{where}.{role}") for role in (*ROLES, "preparation") if role in table}
-        if all(role in parts for role in ROLES):
-            return cls(name=name, **parts)
-        if "name" not in table or name == "custom":
-            raise InputError(f"[{where}] needs a name, or all of planner, local and server.")
-        return replace(named(name), **parts)
-
-    def check(self) -> None:
-        """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""
-        if isinstance(self.planner, WithPool) != getattr(self.preparation, "pools", False):
-            raise InputError(
-                "the planner 'with-pool' and the preparation 'pool-data' belong together (hybrid-fl): the one trains on what "
-                "the other gathers at the server."
-            )
-        missing = sorted(self.server.wants() - self.local.reports())
-        if missing:
-            raise InputError(
-                f"the server rule '{kind_of(self.server)}' weighs every client's training {missing[0]}, which the local rule "
-                f"'{kind_of(self.local)}' does not report; set local.report_{missing[0]} = true."
-            )
-        ours, theirs = self.local.half, getattr(self.server, "half", "")
-        if ours and ours != theirs:
-            raise InputError(
-                f"the local rule '{kind_of(self.local)}' is one half of a method: it needs the server rule '{ours}', and not "
-                f"'{kind_of(self.server)}'."
-            )
-        if theirs != ours:
-            raise InputError(
-                f"the server rule '{kind_of(self.server)}' is one half of a method: it needs the local rule '{theirs}', and "
-                f"not '{kind_of(self.local)}'."
-            )
 
 
 @dataclass(frozen=True)
@@ -357,3 +273,22 @@ def named(name: str) -> Method:
     for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):
         method = WORDS[word].put(method)
     return replace(method, name=name)
+
+
+def decode_method(table: Any, where: str = "method") -> Method:
+    """From a config file: a known name, whose parts may be replaced one by one, or all parts spelled out."""
+    if not isinstance(table, dict):
+        raise InputError(f"[{where}] must be a table.")
+    entries = ("name", *ROLES, "preparation")
+    unknown = sorted(table.keys() - set(entries))
+    if unknown:
+        raise InputError(f"[{where}] has no entry '{unknown[0]}': {did_you_mean(unknown[0], entries)}")
+    name = table.get("name", "custom")
+    if not isinstance(name, str):
+        raise InputError(f"[{where}] name must be a text, not {name!r}.")
+    parts = {role: decode(role, table[role], f"{where}.{role}") for role in (*ROLES, "preparation") if role in table}
+    if all(role in parts for role in ROLES):
+        return Method(name=name, **parts)
+    if "name" not in table or name == "custom":
+        raise InputError(f"[{where}] needs a name, or all of planner, local and server.")
+    return replace(named(name), **parts)

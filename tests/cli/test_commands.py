@@ -12,7 +12,7 @@ import tiny
 
 from fedgsp.client import SGD
 from fedgsp.core.version import __version__
-from fedgsp.methods import METHODS, Method, named
+from fedgsp.methods import METHODS, decode_method, named
 from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Singletons
 from fedgsp.run.config import read_config
 
@@ -60,7 +60,7 @@ class TestMethods:
         for name, row in table.items():
             assert row.pop("summary") == METHODS[name].summary
             assert row.pop("yields") == named(name).yields
-            assert Method.decode(row) == named(name)
+            assert decode_method(row) == named(name)
 
     def test_a_person_sees_names_and_parts(self, cli: Any) -> None:
         out = cli("methods").out

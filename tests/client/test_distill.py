@@ -23,7 +23,8 @@ from fedgsp.core.state import Setting
 from fedgsp.core.tensors import Tensors
 from fedgsp.data import FederatedData
 from fedgsp.fast import Mode
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.models import classification
 from fedgsp.plan import Constant, Grouped, Random, Singletons
 from fedgsp.run.directory import latest_checkpoint

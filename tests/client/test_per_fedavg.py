@@ -13,7 +13,7 @@ from fedgsp.client import SGD, PerFedAvg
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.data.build import from_arrays
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.server import Mean
 

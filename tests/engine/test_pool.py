@@ -23,7 +23,7 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
 from fedgsp.engine import EngineEvent, HopDone, InlineEngine, Job, PoolEngine, WorkerLost
 from fedgsp.engine.job import longest_first, planned_samples
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.models import classification, initial_tensors, resolve
 
 

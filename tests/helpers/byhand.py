@@ -8,7 +8,7 @@ from rivals import pairs, weight
 
 import fedgsp
 from fedgsp.client import SGD
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.server import ServerRule
 

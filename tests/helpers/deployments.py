@@ -15,7 +15,8 @@ import fedgsp
 from fedgsp.client import SGD
 from fedgsp.deploy.server_app import serve
 from fedgsp.deploy.settings import DeploySettings
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.plan import ICG, Constant, Grouped
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.replay import Replay

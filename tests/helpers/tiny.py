@@ -15,7 +15,7 @@ from torch import nn
 from fedgsp.client import SGD
 from fedgsp.data import FederatedData
 from fedgsp.data.build import from_arrays
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.plan import ICG, Constant, Grouped, Linear
 from fedgsp.server import Mean
 

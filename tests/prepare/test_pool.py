@@ -14,7 +14,8 @@ from fedgsp.client import SGD
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.data.federated import Part
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.plan import Grouped, Random, Singletons, WithPool
 from fedgsp.prepare import PoolData
 from fedgsp.server import Mean

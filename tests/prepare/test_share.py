@@ -17,7 +17,8 @@ from fedgsp.client import SGD
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.data.federated import FederatedData
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.models import regression
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.prepare import ShareData, WarmUp, warmed_up

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fedgsp.client import SGD, Cosine, Decay, Steady
 from fedgsp.core.errors import InputError
-from fedgsp.methods import METHODS, Method, named
+from fedgsp.method import Method
+from fedgsp.methods import METHODS, named
 from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection, from_dict, parse_toml, read_config
 from fedgsp.server import Mean

@@ -18,7 +18,7 @@ from faulty import die_once
 import fedgsp
 from fedgsp.client import Dyn, Visit
 from fedgsp.core.errors import InputError, RunFailed
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.run.directory import latest_checkpoint
 from fedgsp.server import DynMean
 

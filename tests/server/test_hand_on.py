@@ -18,7 +18,8 @@ from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.plan import Grouped, OneChain, Random, Singletons
 from fedgsp.server import HandOn, Mean, View
 

@@ -10,7 +10,8 @@ from rivals import images, pairs, weight
 import fedgsp
 from fedgsp.client import SGD, Scaffold
 from fedgsp.core.errors import InputError
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import decode_method, named
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.prepare import MetaSet
 from fedgsp.server import Controls, Mean, Meta
@@ -74,7 +75,7 @@ def test_data_and_rule_go_together(chosen: Method, sentence: str) -> None:
 def test_the_named_method() -> None:
     chosen = named("fedmeta-uga")
     assert isinstance(chosen.server, Meta)
-    assert Method.decode(chosen.encode()) == chosen
+    assert decode_method(chosen.encode()) == chosen
     assert "bench" not in chosen.encode()["server"]
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost
-from fedgsp.methods import JUDGED
+from fedgsp.method import JUDGED
 from fedgsp.run.observers import Observer
 from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult

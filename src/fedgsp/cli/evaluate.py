@@ -34,7 +34,7 @@ def _show(verdict: dict[str, Any]) -> None:
     from rich.table import Table
 
     from fedgsp.cli.display import plain_console
-    from fedgsp.methods import JUDGED
+    from fedgsp.method import JUDGED
 
     console = plain_console()
     console.print(

@@ -15,7 +15,8 @@ def register(app: typer.Typer) -> None:
 
 def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every parameter.")] = False) -> None:
     """List the methods and the parts they are made of."""
-    from fedgsp.methods import JUDGED, METHODS, WORDS, named
+    from fedgsp.method import JUDGED
+    from fedgsp.methods import METHODS, WORDS, named
 
     if as_json:
         table = {

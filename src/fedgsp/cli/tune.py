@@ -77,7 +77,7 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fedgsp.methods import JUDGED
+    from fedgsp.method import JUDGED
     from fedgsp.study.grid import shown
 
     console = Console()

@@ -13,7 +13,8 @@ from fedgsp.data.sources import absolute, parse
 from fedgsp.deploy.generate import Expected, Shard, Wanted, write_deployment
 from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import free_ports
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.parts import encode
 from fedgsp.plan import Grouped
 

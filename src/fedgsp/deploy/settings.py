@@ -9,7 +9,7 @@ from pathlib import Path
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import read_toml
 from fedgsp.core.wire import FULL, Wire
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.parts import kind_of
 from fedgsp.run.central import AT_SITES
 from fedgsp.run.config import RunConfig, from_dict, section

@@ -33,7 +33,8 @@ from fedgsp.engine.flower.pace import Pace
 from fedgsp.engine.flower.pump import Arrived, Clock, Hopped, Letter, Missed, Opened, Pump
 from fedgsp.engine.flower.records import Refused
 from fedgsp.engine.manager import Policy
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 
 MOST_EXAMPLES = 10_000_000
 """What a client may weigh that did not say beforehand how many examples it has."""

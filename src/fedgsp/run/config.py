@@ -15,7 +15,8 @@ import tomli_w
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.seeds import LARGEST_SEED
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import decode_method, named
 from fedgsp.parts import checked
 
 SCHEMA = 1
@@ -149,7 +150,7 @@ def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -
     if method is not None:
         values["method"] = method
     elif "method" in table:
-        values["method"] = Method.decode(table["method"])
+        values["method"] = decode_method(table["method"])
     return RunConfig(**values)
 
 

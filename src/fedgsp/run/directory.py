@@ -22,7 +22,7 @@ from fedgsp.client.keep import ClientStore
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
 from fedgsp.run.config import RunConfig, read_config

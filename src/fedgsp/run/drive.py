@@ -20,7 +20,7 @@ from fedgsp.core.tensors import digest
 from fedgsp.data import FederatedData
 from fedgsp.data.progress import Progress, silent
 from fedgsp.engine.job import Engine
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.models import Task
 from fedgsp.run.attendance import Attendance
 from fedgsp.run.clients import ClientFacts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.run.keeping import disk_bytes, state_bytes
 from fedgsp.run.setup import Setup, live_model_bytes
 

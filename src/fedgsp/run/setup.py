@@ -25,7 +25,7 @@ from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.bench import ServerBench
 from fedgsp.fast import Kernel, Mode, choose
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
 from fedgsp.parts import kind_of

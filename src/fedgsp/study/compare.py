@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedgsp.core.errors import InputError
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.study.curves import curves_picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.finished import Finished

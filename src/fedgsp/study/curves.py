@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from fedgsp.methods import Method
+from fedgsp.method import Method
 from fedgsp.report.study_figures import Line, Lines, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import LAST, evaluated, final

@@ -10,7 +10,8 @@ from itertools import product
 from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.methods import Method
+from fedgsp.method import Method
+from fedgsp.methods import decode_method
 
 ROLES = ("local", "server", "planner", "preparation")
 """Where a bare name is looked for, in this order: `lr` is the clients', `server_lr` the server's."""
@@ -108,7 +109,7 @@ def _with_values(method: Method, values: Sequence[tuple[Axis, Any]]) -> Method:
         for folder in axis.path[:-1]:
             at = at[folder]
         at[axis.path[-1]] = value
-    return Method.decode(table)
+    return decode_method(table)
 
 
 def _literal(text: str) -> Any:

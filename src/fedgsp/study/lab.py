@@ -16,7 +16,8 @@ from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
-from fedgsp.methods import Method, named
+from fedgsp.method import Method
+from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.drive import Objects

@@ -12,7 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from fedgsp.core.state import Yields
-from fedgsp.methods import JUDGED, METHODS, named
+from fedgsp.method import JUDGED
+from fedgsp.methods import METHODS, named
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import LAST, cut, final
 from fedgsp.study.lab import Lab

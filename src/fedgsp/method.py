@@ -1,0 +1,79 @@
+"""A method: who trains with whom, what a client does, what becomes of the results; parts that can be replaced one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedgsp.client import SGD
+from fedgsp.core.errors import InputError
+from fedgsp.core.state import Yields
+from fedgsp.parts import encode, kind_of
+from fedgsp.plan import Planner, WithPool
+from fedgsp.prepare import Preparation
+from fedgsp.server import ServerRule
+
+ROLES = ("planner", "local", "server")
+
+JUDGED: Mapping[Yields, str] = {
+    "one": "one global model",
+    "several": "several models, each client judged on the one it belongs to",
+    "none": "no global model, each client judged on its own",
+    "personalised": "one model that each client adapts to its own data before it is judged",
+}
+"""What the figures of a method are about, by what it yields: only those of one kind can stand in one column."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """Who trains with whom (`planner`), what a client does (`local`), what becomes of the results (`server`).
+
+    `preparation` is what happens once before round 1; most methods have none.
+    """
+
+    planner: Planner
+    local: SGD
+    server: ServerRule
+    name: str = "custom"
+    preparation: Preparation | None = None
+
+    @property
+    def yields(self) -> Yields:
+        """What it ends with: one global model, several, none, or one that clients make their own. Never to be mixed."""
+        return self.local.yields if self.local.yields != "one" else self.server.yields
+
+    @property
+    def personal(self) -> bool:
+        """Whether each client is judged on a model of its own: one that it kept, or made of the common one."""
+        return self.yields in ("none", "personalised")
+
+    def encode(self) -> dict[str, Any]:
+        """As plain data, for config files."""
+        parts = {role: getattr(self, role) for role in (*ROLES, "preparation")}
+        return {"name": self.name, **{role: encode(part) for role, part in parts.items() if part is not None}}
+
+    def check(self) -> None:
+        """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""
+        if isinstance(self.planner, WithPool) != getattr(self.preparation, "pools", False):
+            raise InputError(
+                "the planner 'with-pool' and the preparation 'pool-data' belong together (hybrid-fl): the one trains on what "
+                "the other gathers at the server."
+            )
+        missing = sorted(self.server.wants() - self.local.reports())
+        if missing:
+            raise InputError(
+                f"the server rule '{kind_of(self.server)}' weighs every client's training {missing[0]}, which the local rule "
+                f"'{kind_of(self.local)}' does not report; set local.report_{missing[0]} = true."
+            )
+        ours, theirs = self.local.half, getattr(self.server, "half", "")
+        if ours and ours != theirs:
+            raise InputError(
+                f"the local rule '{kind_of(self.local)}' is one half of a method: it needs the server rule '{ours}', and not "
+                f"'{kind_of(self.server)}'."
+            )
+        if theirs != ours:
+            raise InputError(
+                f"the server rule '{kind_of(self.server)}' is one half of a method: it needs the local rule '{theirs}', and "
+                f"not '{kind_of(self.local)}'."
+            )
