@@ -20,9 +20,11 @@ from fedgsp.data import FederatedData
 from fedgsp.data.build import from_arrays
 from fedgsp.engine.job import Job
 from fedgsp.engine.walk import Walker
+from fedgsp.method import Method
 from fedgsp.models import classification, regression
 from fedgsp.models.catalog import ModelSpec
-from fedgsp.server import ServerRule
+from fedgsp.plan import Grouped, Random, Singletons
+from fedgsp.server import Mean, ServerRule
 
 torch.set_num_threads(1)  # models this small only lose by threads, and a busy machine makes them wait
 
@@ -100,3 +102,8 @@ def images(clients: int = 12, each: int = 20, classes: int = 4, seed: int = 0) -
 def bits(tensors: Tensors) -> bytes:
     """A model's bits."""
     return b"".join(name.encode() + tensors[name].numpy().tobytes() for name in sorted(tensors))
+
+
+def fedavg(server: Any = None, local: SGD | None = None) -> Method:
+    """FedAvg over half of the clients, with one of its parts replaced."""
+    return Method(Grouped(Singletons(), Random(), kappa=0.5), local or SGD(lr=0.05), server or Mean())
