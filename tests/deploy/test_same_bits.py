@@ -12,6 +12,7 @@ import fedgsp
 from fedgsp.client import SGD, Prox
 from fedgsp.core.errors import InputError
 from fedgsp.deploy.settings import check_deployable, why_not
+from fedgsp.fast.build import Library, library
 from fedgsp.methods import METHODS, named
 from fedgsp.run.config import RunConfig
 
@@ -83,6 +84,18 @@ def test_a_validation_part_is_carved_out_at_the_sites(tmp_path: Path) -> None:
     local = fedgsp.train(there.config.method, there.source, "tiny:linear", rounds=3, workers=0, fast="off", validation=0.3)
     assert states(result.journal) == states(local.journal)
     assert [e["validation_samples"] for e in result.journal] == [e["validation"]["samples"] for e in local.journal]
+
+
+@pytest.mark.parametrize("name", ["fedfusion", "moon", "fedmmd", "scaffold"])
+def test_rules_that_look_at_features_are_compiled_at_the_sites_too(tmp_path: Path, name: str) -> None:
+    there = deployments.deployment(
+        tmp_path, name, clients=4, rounds=2, fast="auto", model="featured:net", models=["featured:net"]
+    )  # fmt: skip
+    result, local = there.serve(), there.local()
+    assert all("skipped" not in entry for entry in result.journal)
+    assert result.setup.job.kernel == local.setup.job.kernel
+    assert result.setup.job.kernel.name == (found.name if isinstance(found := library(), Library) else "plain")
+    assert states(result.journal) == states(local.journal)
 
 
 def test_the_compiled_kernels_are_the_same_everywhere(tmp_path: Path) -> None:

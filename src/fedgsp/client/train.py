@@ -53,7 +53,8 @@ class Trainer:
 
     def __post_init__(self) -> None:
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
-        self.fused = self.kernel.fused(self.model, example, self.rule.batch_size)
+        halves = self.rule.looks_at() == "features"
+        self.fused = self.kernel.fused(self.model, example, self.rule.batch_size, halves)
         self._reads_rows = self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
         self._own = model_tensors(self.model)
         self._model_bytes = wire_bytes(self._own, self.wire)

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
-from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from fedgsp.core.chain import Chain, HopReport, Stop
+from fedgsp.core.chain import Chain
 from fedgsp.core.errors import Paused, RunFailed
+from fedgsp.deploy.introductions import LARGEST_NUMBER, Introducing, Said
 from fedgsp.deploy.settings import DeploySettings
 from fedgsp.engine.flower.dialect import Station
-from fedgsp.engine.flower.pump import Arrived, Clock, Letter, Missed, Opened, Pump
-from fedgsp.engine.flower.records import Refused, heard, say
+from fedgsp.engine.flower.pump import Arrived, Clock, Missed, Pump, unreachable
 from fedgsp.engine.flower.sheet import Sheet
 from fedgsp.engine.manager import Policy
 from fedgsp.run.attendance import Event, Present
 from fedgsp.run.replayed import present
 from fedgsp.run.roster import Kind, Log, Member, Outline, changes, outline
-
-LARGEST_NUMBER = 999_999
-MOST_SAMPLES = 10**9
 
 
 @dataclass
@@ -160,10 +155,7 @@ class Roster:
         try:
             nodes = {int(node) for node in self.grid.get_node_ids()}
         except Exception as error:
-            raise RunFailed(
-                f"the SuperLink cannot be reached any more ({type(error).__name__}); when it is back, go on with fedgsp deploy "
-                f"resume."
-            ) from error
+            raise unreachable(error) from error
         for node in self.turned_away.keys() - nodes:
             del self.turned_away[node]
         if refresh:
@@ -190,9 +182,9 @@ class Roster:
     def _ask(self, nodes: Sequence[int]) -> None:
         """Ask nodes who they are; those that do not answer are not there."""
         clients = {node: client for client, node in self._nodes.items()}
-        dialect = _Introducing(nodes, self.sheet, self.kind, clients)
+        dialect = Introducing(nodes, self.sheet, self.kind, clients)
         policy = Policy(on_failure="skip", hop_seconds=self.settings.hop_seconds_cap)
-        answers: dict[int, _Said] = {}
+        answers: dict[int, Said] = {}
         chains = {index: Chain((index,)) for index in range(len(nodes))}
         for happening in Pump(self.grid, dialect, policy, self.settings.in_flight, self.clock, "hello").walk(chains):
             if isinstance(happening, Arrived) and happening.hops:
@@ -212,7 +204,7 @@ class Roster:
                 if node in clients:
                     self._drop(clients[node])
 
-    def _settle_kind(self, answers: Mapping[int, _Said]) -> None:
+    def _settle_kind(self, answers: Mapping[int, Said]) -> None:
         """What the federation's samples are like: as the first sites have them, with the most classes that any has."""
         first = min(answers.values(), key=lambda said: (said.member.number < 0, said.member.number, said.member.name)).kind
         alike = [said.kind.classes for said in answers.values() if said.kind.shape == first.shape]
@@ -220,7 +212,7 @@ class Roster:
         self.kind = replace(first, classes=classes, wire=self.settings.wire)
         self.sheet = replace(self.sheet, classes=classes, shape=self.kind.shape)
 
-    def _fits(self, said: _Said) -> str | None:
+    def _fits(self, said: Said) -> str | None:
         assert self.kind is not None
         ours, theirs, name = self.kind, said.kind, said.member.name
         if theirs.shape != ours.shape or theirs.divisor != ours.divisor or _floats(theirs.dtype) != _floats(ours.dtype):
@@ -251,65 +243,6 @@ class Roster:
             self.here[number] = admitted
             self._outline = None
         return None
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What a site said of itself; the number is -1 where it asks for none."""
-
-    member: Member
-    kind: Kind
-
-
-class _Introducing:
-    """The dialect of `query.hello`."""
-
-    def __init__(self, nodes: Sequence[int], sheet: Sheet, kind: Kind | None, clients: Mapping[int, int]) -> None:
-        self._nodes, self._sheet, self._kind, self._clients = nodes, sheet, kind, clients
-        self.for_good: set[int] = set()
-
-    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
-        """Who are you?"""
-        node = self._nodes[index]
-        return Letter(node, "query.hello", say({"sheet": self._sheet.encode(), "number": self._clients.get(node)}))
-
-    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
-        """What a site says, believed as far as it makes sense."""
-        try:
-            facts = heard(content)
-        except Refused as error:
-            if error.for_good:
-                self.for_good.add(self._nodes[index])
-            raise
-        if "refused" in facts:
-            if facts.get("for_good") is True:
-                self.for_good.add(self._nodes[index])
-            raise Refused(str(facts["refused"])[:300])
-        return Opened(_said(facts), HopReport(index, 0, 0, 0, 0, 0, 0, seconds))
-
-    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
-        """Taken as they come."""
-        return dict.fromkeys(range(len(waiting)))
-
-
-def _said(facts: Mapping[str, Any]) -> _Said:
-    name, number, counts = facts["name"], facts["number"], facts["counts"]
-    classes, shape = facts["classes"], facts["shape"]
-    sizes = [facts[part] for part in ("train", "validation", "test")]
-    wholes = [*sizes, classes, *shape, *(counts or ()), *(() if number is None else (number,))]
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_SAMPLES for n in wholes):
-        raise Refused("what it says of itself makes no sense")
-    if number is not None and number > LARGEST_NUMBER:
-        raise Refused(f"it asks for the number {number}")
-    if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
-        raise Refused("its name is not one")
-    if counts is not None and len(counts) < classes:
-        raise Refused("its histogram has fewer classes than it says")
-    version, dtype, divisor = str(facts["version"])[:64], str(facts["dtype"])[:16], float(facts["divisor"])
-    train, validation, test = sizes
-    told = None if counts is None else tuple(counts)
-    member = Member(-1 if number is None else number, name, version, train, validation, test, told)
-    return _Said(member, Kind(classes, tuple(shape), dtype, divisor))
 
 
 def _floats(dtype: str) -> bool:

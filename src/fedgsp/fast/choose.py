@@ -23,18 +23,17 @@ CLOSE = 1e-4
 
 @dataclass(frozen=True)
 class Kernel:
-    """`name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled); `why` is for people.
-
-    `halves`: whether the model is compiled in the two halves it declares, for a rule that looks at its features.
-    """
+    """`name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled); `why` is for people."""
 
     name: str
     why: str
     layers: tuple[str, ...] = ()
-    halves: bool = False
 
-    def fused(self, model: nn.Module, example: torch.Tensor, batch_size: int) -> FusedNet | None:
-        """The compiled twin of a module, in this process; None if this kernel has none."""
+    def fused(self, model: nn.Module, example: torch.Tensor, batch_size: int, halves: bool = False) -> FusedNet | None:
+        """The compiled twin of a module, in this process; None if this kernel has none.
+
+        `halves`: in the two halves that the module declares, for a rule that looks at its features.
+        """
         if not self.name.startswith("c-"):
             return None
         found = library()
@@ -42,7 +41,7 @@ class Kernel:
             raise RuntimeError(f"the run's kernel {self.name} is not to be had in this process: {found}")
         if found.name != self.name:
             raise RuntimeError(f"the run's kernel is {self.name}, this process has {found.name}")
-        return _twin(model, _program(model, example, self.halves), batch_size, found)
+        return _twin(model, _program(model, example, halves), batch_size, found)
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def _fastest(model: nn.Module, example: torch.Tensor, batch_size: int, device: s
         return Kernel("plain", obstacles.any)
     found = _compiled(model, example, batch_size, obstacles)
     if isinstance(found, Library):
-        return Kernel(found.name, "compiled kernels", halves=obstacles.halves)
+        return Kernel(found.name, "compiled kernels")
     if obstacles.lazy is not None:
         return Kernel("plain", f"{found}, and {obstacles.lazy}")
     layers = large_linears(model, example)

@@ -188,7 +188,7 @@ class Pump:
         try:
             found = list(self._grid.push_messages([message]))
         except Exception as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         if len(found) != 1 or not found[0]:
             return "its message could not be sent"
         way.message, way.bytes = found[0], letter.bytes
@@ -201,7 +201,7 @@ class Pump:
             try:
                 replies = list(self._grid.pull_messages(list(wanted)))
             except Exception as error:
-                raise _unreachable(error) from error
+                raise unreachable(error) from error
             for reply in replies:
                 index = wanted.pop(reply.metadata.reply_to_message_id, -1)
                 if index >= 0:  # else nobody waits for it: late, or the second of its kind
@@ -250,7 +250,8 @@ class Pump:
             )
 
 
-def _unreachable(error: Exception) -> RunFailed:
+def unreachable(error: Exception) -> RunFailed:
+    """What ends a run whose Grid does not answer."""
     return RunFailed(
         f"the SuperLink cannot be reached any more ({type(error).__name__}); when it is back, go on with fedgsp deploy resume."
     )
