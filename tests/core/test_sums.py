@@ -70,7 +70,7 @@ def test_any_tree_of_partial_sums_gives_the_same_bits(addends: list[tuple[list[f
     while len(partial) > 1:
         left = partial.pop(data.draw(st.integers(0, len(partial) - 1)))
         right = partial.pop(data.draw(st.integers(0, len(partial) - 1)))
-        left.merge(right)
+        left.merge(right.partial())
         partial.append(left)
     straight = summed(addends)
     assert bits(partial[0]) == bits(straight)
@@ -247,7 +247,7 @@ def test_more_weight_than_planned_is_refused_also_in_a_merge() -> None:
     with pytest.raises(ValueError, match=r"add up to 11.*planned 10"):
         total.add(LIKE, 4, "a")
     with pytest.raises(ValueError, match=r"add up to 13.*planned 10"):
-        summed([([1.0] * WIDTH, 7)], most=10).merge(summed([([1.0] * WIDTH, 6)], most=10))
+        summed([([1.0] * WIDTH, 7)], most=10).merge(summed([([1.0] * WIDTH, 6)], most=10).partial())
 
 
 def test_all_of_the_planned_weight_may_come() -> None:
@@ -256,9 +256,9 @@ def test_all_of_the_planned_weight_may_come() -> None:
 
 def test_partial_sums_of_different_rounds_do_not_merge() -> None:
     with pytest.raises(ValueError, match=r"different rounds"):
-        summed([], most=10).merge(summed([], most=1000))
+        summed([], most=10).merge(summed([], most=1000).partial())
     with pytest.raises(ValueError, match=r"different rounds"):
-        summed([], most=10).merge(ExactSum({"w": torch.full((WIDTH,), 9.0)}, 10))
+        summed([], most=10).merge(ExactSum({"w": torch.full((WIDTH,), 9.0)}, 10).partial())
 
 
 def test_nothing_trained_is_nothing_to_average() -> None:
@@ -310,7 +310,7 @@ def test_many_addends_are_added_some_at_a_time_to_the_same_bits() -> None:
     addends = [(rng.normal(size=WIDTH).astype(np.float32).tolist(), int(rng.integers(1, 30))) for _ in range(3 * WAITING + 7)]
     whole, backwards = summed(addends), summed(addends[::-1])
     parts = summed(addends[:40])
-    parts.merge(summed(addends[40:]))
+    parts.merge(summed(addends[40:]).partial())
     exact = [float(exact_mean(addends, at)) for at in range(WIDTH)]
     assert np.allclose(whole.mean64()["w"].numpy(), exact, rtol=1e-15, atol=1e-15)
     assert bits(whole) == bits(backwards) == bits(parts)

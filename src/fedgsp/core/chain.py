@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fedgsp.core.sums import PartialSum
     from fedgsp.core.tensors import Tensors
 
 
@@ -90,7 +91,8 @@ class ChainResult:
     """A walked chain: the tensors its last client handed on, and a report of every hop that took place.
 
     `sent` is what its clients sent up beside the model, summed over the hops in their order (float64 for real numbers).
-    `marks` name the states that its clients now keep; they count when the round is committed.
+    `marks` name the states that its clients now keep; they count when the round is committed. Where an engine adds results up
+    far away, it says `summed` and leaves the tensors out; `partial` is the sum of this one and of others said before it.
     """
 
     index: int
@@ -99,6 +101,8 @@ class ChainResult:
     hops: tuple[HopReport, ...]
     sent: Tensors = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)
+    summed: bool = False
+    partial: PartialSum | None = None
 
     @property
     def samples(self) -> int:

@@ -14,9 +14,12 @@ import math
 import weakref
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedgsp.core.errors import Diverged
 from fedgsp.core.tensors import Tensors
@@ -151,6 +154,16 @@ def in_own_types(values: Tensors, like: Tensors) -> Tensors:
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """What some results of a round add up to, made where they are: two accumulators, and the grids they are multiples of."""
+
+    accumulators: NDArray[np.float64]
+    keys: dict[str, tuple[int, int]]
+    weight: Fraction
+    count: int
+
+
 class ExactSum:
     """A running weighted sum of named tensors whose bits do not depend on the order of the additions.
 
@@ -167,7 +180,7 @@ class ExactSum:
         self._count = 0
         bits = _power_of_two_above(most_weight)
         size = sum(tensor.numel() for tensor in like.values())
-        accumulators = _SPARE.take(size)
+        accumulators = self._accumulators = _SPARE.take(size)
         weakref.finalize(self, _SPARE.give, accumulators).atexit = False
         self._grids: dict[str, _Grid] = {}
         begin = 0
@@ -175,6 +188,7 @@ class ExactSum:
             coarse, fine = accumulators[:, begin : begin + tensor.numel()]
             self._grids[name] = _Grid(tensor.double() if tensor.dtype == torch.bool else tensor, bits, coarse, fine)
             begin += tensor.numel()
+        self._keys = {name: grid.key for name, grid in self._grids.items()}
         self._small = _Small(list(self._grids.values()), accumulators) if 0 < size <= SMALL else None
 
     @property
@@ -203,17 +217,19 @@ class ExactSum:
         for name, grid in self._grids.items():
             grid.add(tensors[name].detach().reshape(-1), weight)
 
-    def merge(self, other: ExactSum) -> None:
-        """Add another partial sum of the same round."""
+    def partial(self) -> PartialSum:
+        """What was added so far, for a sum elsewhere to merge; a copy."""
         self._settle()
-        other._settle()
-        for name, grid in self._grids.items():
-            theirs = other._grids[name]
-            if theirs.key != grid.key:
-                raise ValueError("partial sums of different rounds cannot be merged")
-            grid.coarse += theirs.coarse
-            grid.fine += theirs.fine
-        self._account(other._weight, other._count)
+        return PartialSum(self._accumulators.numpy().copy(), self._keys, self._weight, self._count)
+
+    def merge(self, other: PartialSum) -> None:
+        """Add a partial sum of the same round."""
+        if other.keys != self._keys:
+            raise ValueError("partial sums of different rounds cannot be merged")
+        self._settle()
+        ours = self._accumulators.numpy()
+        np.add(ours, other.accumulators, out=ours)
+        self._account(other.weight, other.count)
 
     def mean(self) -> Tensors:
         """The weighted mean in each tensor's own type: whole numbers rounded, truth values by majority."""

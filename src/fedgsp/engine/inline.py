@@ -12,6 +12,7 @@ from fedgsp.core.errors import FedgspError, RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Absent, HopDone, Job, Listener, Scored, Scoring, Span, Wanted, longest_first
 from fedgsp.engine.walk import Walker, peak_memory_bytes
+from fedgsp.server.mean import Weighing
 
 
 class InlineEngine:
@@ -30,6 +31,7 @@ class InlineEngine:
         listener: Listener,
         absent: Absent | None = None,
         meanwhile: Scoring | None = None,
+        weighing: Weighing | None = None,
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         for index in longest_first(plan, self._job.data):
@@ -62,7 +64,7 @@ class InlineEngine:
         began = time.perf_counter()
         with OneThread():
             found = [
-                self._walker.score(*state.evaluated(name), rows, owner, state.round, state.kept)
+                self._walker.score(*state.evaluated(name), rows, owner, state.round, self._walker.bag(state.kept))
                 for (name, rows), owner in zip(wanted, whose, strict=True)
             ]
         self._note("evaluate", f"round {state.round}", began)

@@ -24,6 +24,7 @@ from fedgsp.evaluate.forward import SampleScores
 from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
 from fedgsp.models.task import Task
+from fedgsp.server.mean import Weighing
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,13 @@ class Engine(Protocol):
         listener: Listener,
         absent: Absent | None = None,
         meanwhile: Scoring | None = None,
+        weighing: Weighing | None = None,
     ) -> Iterator[ChainResult]:
         """Walk the chains in parallel, the clients of each in sequence; results come in any order.
 
         A result's tensors are only valid until the next one is asked for. A chain in which no client trained yields none. Who
-        would be idle goes on with `meanwhile`.
+        would be idle goes on with `meanwhile`. An engine whose results are far away may add them up there, by `weighing`;
+        others hand on each of them.
         """
         ...
 

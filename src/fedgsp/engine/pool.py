@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from fedgsp.client.keep import sums_like
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
@@ -24,7 +22,8 @@ from fedgsp.engine.job import Absent, HopDone, Job, Listener, NotJudged, Scoring
 from fedgsp.engine.share import Layout, Region, SharedData, lay_out
 from fedgsp.engine.walk import peak_memory_bytes
 from fedgsp.engine.worker import Broke, ChainDone, Hopped, Scored, ScoreTask, Walk, Walked, WalkTask
-from fedgsp.evaluate.forward import CHUNK, SampleScores
+from fedgsp.evaluate.forward import CHUNK, SampleScores, joined
+from fedgsp.server.mean import Weighing
 
 SCORE_ROWS = 4 * CHUNK
 
@@ -89,6 +88,7 @@ class PoolEngine:
         listener: Listener,
         absent: Absent | None = None,
         meanwhile: Scoring | None = None,
+        weighing: Weighing | None = None,
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         began = time.perf_counter()
@@ -274,10 +274,7 @@ class _Asked:
                 self.hand_out(member)
             for _, message in self._pool._crew.messages():
                 self.heard(message)
-        names, none = self._pool._job.task.metrics, np.empty(0, dtype=np.float32)
-        joined = []
-        for wanted in range(self._count):
-            parts = [self._found[i] for i, which in enumerate(self._which) if which == wanted]
-            metrics = {name: np.concatenate([none, *(p.metrics[name] for p in parts)]) for name in names}
-            joined.append(SampleScores(np.concatenate([none, *(p.loss for p in parts)]), metrics))
-        return joined
+        parts: list[list[SampleScores]] = [[] for _ in range(self._count)]
+        for number, which in enumerate(self._which):
+            parts[which].append(self._found[number])
+        return [joined(found, self._pool._job.task.metrics) for found in parts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.tensors import Tensors
 from fedgsp.core.wire import FULL, rounded
+from fedgsp.data.federated import FederatedData
 from fedgsp.engine.job import Job
 from fedgsp.engine.manager import Begin, Finished, GroupManager, Policy, Train, Trained
 from fedgsp.evaluate.forward import SampleScores, score_rows
@@ -58,13 +59,32 @@ class Walker:
         A failing hop raises: here a failure is a bug or a lack of memory, so the caller decides about the whole chain. What the
         clients keep and send beside the model is in `bag` afterwards.
         """
-        bag = Bag() if bag is None else bag
+        hops = self.hops(round_, chain, start, shared, absent, on_train, Bag() if bag is None else bag)
+        while True:
+            try:
+                on_hop(next(hops))
+            except StopIteration as end:
+                walked: tuple[Tensors, tuple[HopReport, ...]] = end.value
+                return walked
+
+    def hops(
+        self,
+        round_: int,
+        chain: Chain,
+        start: Tensors,
+        shared: Tensors,
+        absent: frozenset[int],
+        on_train: Callable[[int], None],
+        bag: Bag,
+        carried: Tensors | None = None,
+    ) -> Generator[HopReport, None, tuple[Tensors, tuple[HopReport, ...]]]:
+        """The same, hop by hop. `carried` is the model as it comes from hops that were walked elsewhere (and are `absent`)."""
         wire = self.trainer.wire if self.trainer.rule.hands_on else FULL
         start = rounded(start, wire)
-        self.trainer.load(start)
+        self.trainer.load(start if carried is None else carried)
         manager = GroupManager(chain, Policy(on_failure="stop"), absent)
         actions = manager.step(Begin(), 0.0)
-        trained = False
+        trained = carried is not None
         while True:
             for action in actions:
                 if isinstance(action, Finished):
@@ -77,7 +97,7 @@ class Walker:
                         self.trainer.load(rounded(self.trainer.tensors(), wire))
                     if action.stop.client in self.at_server:
                         report = replace(report, bytes_down=0, bytes_up=0)
-                    on_hop(report)
+                    yield report
                     actions = manager.step(Trained(action.stop.hop, action.attempt, None, report), 0.0)
 
     def score(
@@ -87,18 +107,21 @@ class Walker:
         rows: NDArray[np.int64],
         owner: int | None = None,
         round_: int = 0,
-        kept: Mapping[int, str] | None = None,
+        bag: Bag | None = None,
+        data: FederatedData | None = None,
     ) -> SampleScores:
         """Per-sample scores of a model on some rows; `beside` is what the local rule needs to evaluate it.
 
-        With an `owner`, that client makes the model of round `round_` its own first, by what it has `kept` between its visits.
+        With an `owner`, that client makes the model of round `round_` its own first, by what it has in its `bag` from its
+        visits. `data` has the rows, where it is not what the clients train on.
         """
         trainer = self.trainer
         trainer.load(tensors)
         trainer.rule.pose(trainer.model, beside)
         if owner is not None:
-            trainer.personalise(round_, owner, self.bag(kept or {}))
-        return score_rows(trainer.model, trainer.task, trainer.data, rows, trainer.device, trainer.fused)
+            trainer.personalise(round_, owner, bag)
+        samples = trainer.data if data is None else data
+        return score_rows(trainer.model, trainer.task, samples, rows, trainer.device, trainer.fused)
 
 
 def peak_memory_bytes() -> int:

@@ -159,7 +159,7 @@ def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outb
 def _score(task: ScoreTask, walker: Walker, show: Region, connection: Connection[Any, Any]) -> None:
     try:
         model, beside = show.tensors(task.model), show.tensors(task.beside)
-        scores = walker.score(model, beside, task.rows, task.owner, task.round, task.kept)
+        scores = walker.score(model, beside, task.rows, task.owner, task.round, walker.bag(task.kept))
         connection.send(Scored(task.index, scores, peak_memory_bytes()))
     except Exception as error:
         connection.send(_broke(task.index, task.owner, error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,13 @@ class SampleScores:
 
     loss: NDArray[np.floating]
     metrics: dict[str, NDArray[np.floating]]
+
+
+def joined(parts: Sequence[SampleScores], metrics: Iterable[str]) -> SampleScores:
+    """Scores of consecutive rows as one, of no rows too."""
+    none = np.empty(0, dtype=np.float32)
+    values = {name: np.concatenate([none, *(part.metrics[name] for part in parts)]) for name in metrics}
+    return SampleScores(np.concatenate([none, *(part.loss for part in parts)]), values)
 
 
 def score_rows(

@@ -131,9 +131,11 @@ def train_rounds(
         _tell(observers, "round_begun", plan)
         samples = planned_samples(plan, present.trained)
         update, tally = setup.server.start(state, plan, samples), Tally()
+        elsewhere = getattr(update, "elsewhere", None)
+        weighing = elsewhere() if elsewhere is not None else None
         meanwhile = waiting.evaluation.asked if waiting is not None and waiting.evaluation is not None else None
         try:
-            for result in engine.run(plan, state, _listener(recorder, observers, tally), None, meanwhile):
+            for result in engine.run(plan, state, _listener(recorder, observers, tally), None, meanwhile, weighing):
                 with clock.spending("aggregate"):
                     update.add(result)  # lines 6-10: chains in parallel, clients in sequence
                     tally.add(result)

@@ -16,6 +16,7 @@ from fedgsp.engine.job import Absent, Engine, Listener, Scored, Scoring, Span, W
 from fedgsp.evaluate.forward import SampleScores
 from fedgsp.run.attendance import Event, Present
 from fedgsp.run.roster import Attempt, Kind, Log, Member, outline, profiles_of
+from fedgsp.server.mean import Weighing
 
 
 class FromLog:
@@ -34,6 +35,7 @@ class FromLog:
         listener: Listener,
         absent: Absent | None = None,
         meanwhile: Scoring | None = None,
+        weighing: Weighing | None = None,
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         skips: dict[int, set[int]] = {}
@@ -41,7 +43,7 @@ class FromLog:
             listener(one)
             skips.setdefault(one.chain, set()).add(one.hop)
         left_out = {chain: frozenset(hops) for chain, hops in skips.items()}
-        return self._engine.run(plan, state, listener, left_out, meanwhile)
+        return self._engine.run(plan, state, listener, left_out, meanwhile, weighing)
 
     def ask(self, state: ServerState, wanted: Wanted, owners: Sequence[int | None] | None = None) -> Scoring:
         """See `Engine.ask`."""

@@ -65,6 +65,24 @@ class Mean:
         return (View(),)
 
 
+@dataclass(frozen=True)
+class Weighing:
+    """How a round's chains are added up, and the most they can weigh together: all that a sum made elsewhere must know."""
+
+    round: int
+    weights: Literal["samples", "uniform"]
+    most: int
+
+    def sum_like(self, model: Tensors) -> ExactSum:
+        """A sum that is empty yet; `model` is the one the round started from."""
+        return ExactSum(model, self.most)
+
+    def add(self, result: ChainResult, to: ExactSum) -> None:
+        """Add one chain, weighed by what it really trained."""
+        weight = result.samples if self.weights == "samples" else 1
+        to.add(result.tensors, weight, f"chain {result.index} of round {self.round}")
+
+
 class MeanUpdate:
     """A round's running, exact sum."""
 
@@ -73,12 +91,19 @@ class MeanUpdate:
         self.state = state
         self.round = plan.round
         most = max(1, sum(planned)) if rule.weights == "samples" else max(1, len(plan.chains))
-        self.sum = ExactSum(state.model, most)
+        self.weighing = Weighing(plan.round, rule.weights, most)
+        self.sum = self.weighing.sum_like(state.model)
+
+    def elsewhere(self) -> Weighing | None:
+        """How an engine may add results up where they are; None where a rule looks at each of them."""
+        return self.weighing if type(self).add is MeanUpdate.add else None
 
     def add(self, result: ChainResult) -> None:
-        """Add one chain, weighed by what it really trained."""
-        weight = result.samples if self.rule.weights == "samples" else 1
-        self.sum.add(result.tensors, weight, f"chain {result.index} of round {self.round}")
+        """Add one chain, or what an engine has added up."""
+        if result.partial is not None:
+            self.sum.merge(result.partial)
+        elif not result.summed:
+            self.weighing.add(result, self.sum)
 
     def finish(self) -> ServerState:
         """The rule's step from the mean."""

@@ -21,7 +21,7 @@ class View:
 
 
 class Update(Protocol):
-    """One round's aggregation under way."""
+    """One round's aggregation under way. One that is a mere sum may say by `elsewhere()` how others can make a part of it."""
 
     def add(self, result: ChainResult) -> None:
         """Take in one chain's result; results come in any order."""

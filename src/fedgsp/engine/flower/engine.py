@@ -38,6 +38,7 @@ from fedgsp.engine.job import (
 from fedgsp.engine.manager import Policy
 from fedgsp.engine.walk import peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
+from fedgsp.server.mean import Weighing
 
 
 class Sites(Protocol):
@@ -80,6 +81,7 @@ class FlowerEngine:
         listener: Listener,
         absent: Absent | None = None,
         meanwhile: Scoring | None = None,
+        weighing: Weighing | None = None,
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         self._ways.guard.next_round()

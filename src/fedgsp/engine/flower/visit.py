@@ -105,11 +105,11 @@ def evaluate(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDi
         else:
             model = dict(trainer.tensors())
         beside = unpack(arrays(content, "beside"), "what is kept beside the model")
-        kept = {} if order.mark is None else {order.client: order.mark}
+        bag = bench.walker.bag({} if order.mark is None else {order.client: order.mark})
         found = {}
         for part in parts:
             rows = getattr(bench.data, part)[order.client]
-            scores = bench.walker.score(model, beside, rows, order.client if personal else None, order.round, kept)
+            scores = bench.walker.score(model, beside, rows, order.client if personal else None, order.round, bag)
             columns = {"loss": scores.loss, **scores.metrics}
             found[part] = {"samples": len(rows), **{name: _summed(column) for name, column in columns.items()}}
             if not all(math.isfinite(value) for value in found[part].values()):
