@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.models import Task
 from fedgsp.run import drive
-from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
+from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.drive import Objects
 from fedgsp.run.observers import Observer
 from fedgsp.run.replay import Replay
@@ -37,6 +37,7 @@ def train(
     data_seed: int = 0,
     out: str | Path | None = None,
     workers: int | str = "auto",
+    engine: str | Mapping[str, Any] = "local",
     device: str = "cpu",
     fast: Literal["auto", "on", "off"] = "auto",
     task: Task | None = None,
@@ -56,6 +57,7 @@ def train(
     `method` is a name (see `fedgsp.METHODS`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model`
     a name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
     that can be resumed; without it nothing is written. `lr`, `batch_size` and `epochs` replace those of the method.
+    `engine` is "local", "ray", or entries of [engine]: {"name": "ray", "address": "auto", "resources": "gpu=0.5"}.
     `fast` is the fast path of local training: where there is one ("auto"), or an error without ("on"), or never ("off").
     """
     chosen = named(method) if isinstance(method, str) else method
@@ -68,6 +70,7 @@ def train(
         data=DataSection(_source_of(data), data_seed, None, validation),
         model=ModelSection(model if isinstance(model, str) else "custom", None if init is None else str(Path(init).resolve())),
         method=chosen,
+        engine=EngineSection().changed(_entries(engine)),
     )
     objects = Objects(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
@@ -80,6 +83,7 @@ def resume(
     *,
     rounds: int | None = None,
     workers: int | str | None = None,
+    engine: str | Mapping[str, Any] | None = None,
     previous: bool = False,
     other_numerics: bool = False,
     data: FederatedData | None = None,
@@ -90,11 +94,12 @@ def resume(
 ) -> RunResult:
     """Go on with a run, to the same bits as if it had never stopped.
 
-    Objects that were given in Python (data, model, task, a method of your own) must be given again.
+    Objects that were given in Python (data, model, task, a method of your own) must be given again. It may go on elsewhere than
+    it was begun: `engine` as for `train`.
     """
     return drive.resume(
-        Path(directory), rounds=rounds, workers=workers, previous=previous, other_numerics=other_numerics,
-        objects=Objects(data, model, task, method), observers=observers,
+        Path(directory), rounds=rounds, workers=workers, engine=None if engine is None else _entries(engine), previous=previous,
+        other_numerics=other_numerics, objects=Objects(data, model, task, method), observers=observers,
     )  # fmt: skip
 
 
@@ -109,6 +114,10 @@ def replay(
 ) -> Replay:
     """Recompute a run from its configuration, data and event log, and compare it to the bit."""
     return replay_run(Path(directory), workers=workers, objects=Objects(data, model, task, method))
+
+
+def _entries(engine: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"name": engine} if isinstance(engine, str) else engine
 
 
 def _source_of(data: str | FederatedData) -> str:

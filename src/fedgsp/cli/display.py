@@ -87,8 +87,16 @@ def headline(setup: Setup) -> str:
     return (
         f"{config.method.name}: {config.run.rounds} rounds, {clients} clients{held}, {setup.data.samples} samples of "
         f"{setup.data.source or 'data in memory'} (fingerprint {setup.data.fingerprint[:12]}), model {config.model.name}, "
-        f"{setup.workers() or 'no'} worker process(es), {STEPS.get(setup.job.kernel.name, 'compiled steps')}"
+        f"{_crew(setup)}, {STEPS.get(setup.job.kernel.name, 'compiled steps')}"
     )
+
+
+def _crew(setup: Setup) -> str:
+    """Who walks the chains."""
+    if setup.config.engine.name == "ray":
+        wanted = setup.config.run.workers
+        return f"{'as many workers as Ray has room for' if wanted == 'auto' else f'{wanted} worker(s) on Ray'}"
+    return f"{setup.workers() or 'no'} worker process(es)"
 
 
 def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:

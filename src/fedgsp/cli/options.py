@@ -18,15 +18,15 @@ def build_config(
 ) -> RunConfig:
     """Overlay options on a configuration file (or the defaults).
 
-    `sections` are entries of [run], [data] and [model]; `parts` are paths into [method] such as `local.lr`; `sets` are
-    PATH=VALUE texts into anything. None means: not said.
+    `sections` are entries of [run], [data], [model] and [engine]; `parts` are paths into [method] such as `local.lr`; `sets`
+    are PATH=VALUE texts into anything. None means: not said.
     """
     base = read_config(file) if file is not None else RunConfig()
     table = base.as_dict()
     if method is not None:
         table["method"] = named(method).encode()
     for section, entries in sections.items():
-        table[section].update({name: value for name, value in entries.items() if value is not None})
+        table.setdefault(section, {}).update({name: value for name, value in entries.items() if value is not None})
     constant = table["method"]["planner"].get("growth", {}).get("kind") == "constant"
     for path, value in parts.items():
         if value is not None and path == "planner.growth.beta" and constant:

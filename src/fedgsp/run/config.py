@@ -7,6 +7,7 @@ import json
 import math
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -61,6 +62,29 @@ class ModelSection:
 
 
 @dataclass(frozen=True)
+class EngineSection:
+    """Where chains run: on this machine, or on a Ray cluster (see docs/scale.md). Never decides a bit.
+
+    `address` is a cluster's (none: RAY_ADDRESS, else a Ray on this machine), `resources` what one worker takes of it, `data`
+    how samples get to the workers.
+    """
+
+    name: Literal["local", "ray"] = "local"
+    address: str | None = None
+    resources: str | None = None
+    data: Literal["auto", "files", "store", "shards"] = "auto"
+
+    def changed(self, entries: Mapping[str, Any]) -> EngineSection:
+        """The same with some entries in place of what was said; those that are None were not said."""
+        said = {name: value for name, value in entries.items() if value is not None}
+        if not said:
+            return self
+        before = {} if said.get("name") == "local" else _without_none(asdict(self))
+        changed: EngineSection = section(EngineSection, {**before, **said}, "[engine]")
+        return changed
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """All of it."""
 
@@ -68,9 +92,14 @@ class RunConfig:
     data: DataSection = field(default_factory=DataSection)
     model: ModelSection = field(default_factory=ModelSection)
     method: Method = field(default_factory=lambda: named("fedgsp"))
+    engine: EngineSection = field(default_factory=EngineSection)
 
     def __post_init__(self) -> None:
         run, data = self.run, self.data
+        if self.engine.name == "local" and self.engine != EngineSection():
+            raise InputError("an address, resources and placed data are for a cluster: say --engine ray too.")
+        if self.engine.name == "ray" and run.workers == 0:
+            raise InputError("--engine ray needs workers: a number, or auto for as many as the cluster has room for.")
         _at_least("rounds", run.rounds, 1)
         _at_least("eval_every", run.eval_every, 1)
         _at_least("holdout_clients", run.holdout_clients, 0)
@@ -96,6 +125,8 @@ class RunConfig:
     def as_dict(self) -> dict[str, Any]:
         """Plain data without empty entries, for TOML and JSON."""
         sections = {name: _without_none(asdict(getattr(self, name))) for name in ("run", "data", "model")}
+        if self.engine != EngineSection():
+            sections["engine"] = _without_none(asdict(self.engine))
         return {"schema": SCHEMA, **sections, "method": self.method.encode()}
 
     def to_toml(self) -> str:
@@ -143,7 +174,7 @@ def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -
     schema = table.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise InputError(f"{where} has schema {schema}; this version of fedgsp reads schema {SCHEMA}.")
-    sections = {"run": RunSection, "data": DataSection, "model": ModelSection}
+    sections = {"run": RunSection, "data": DataSection, "model": ModelSection, "engine": EngineSection}
     for name in table.keys() - sections.keys() - {"schema", "method"}:
         raise InputError(f"{where} has no section '{name}': {did_you_mean(name, [*sections, 'method'])}")
     values: dict[str, Any] = {name: section(cls, table.get(name, {}), f"{where} [{name}]") for name, cls in sections.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ class Venue:
 def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = (), venue: Venue | None = None) -> RunResult:
     """A new run, in a new directory (or, with `out` None, without any files); here, or elsewhere."""
     state = setup.first
-    with _store(setup, out, venue) as store:
+    with setup.reached(), _store(setup, out, venue) as store:
         if out is None:
             return _drive(setup, [], NoRecord(state, store), None, observers, store, venue)
         if venue is None:
@@ -87,20 +87,25 @@ def resume(
     *,
     rounds: int | None = None,
     workers: int | str | None = None,
+    engine: Mapping[str, Any] | None = None,
     previous: bool = False,
     other_numerics: bool = False,
     objects: Objects = Objects(),  # noqa: B008 - frozen
     observers: Sequence[Observer] = (),
     venue: Venue | None = None,
 ) -> RunResult:
-    """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped."""
+    """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped.
+
+    It may go on elsewhere: `engine` has entries of [engine] that are other than before.
+    """
     directory = RunDirectory.open(path)
     try:
         config = directory.config(objects.method)
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
-        setup = (objects.prepare if venue is None else venue.prepare)(replace(config, run=options))
+        place = config.engine.changed(engine or {})
+        setup = (objects.prepare if venue is None else venue.prepare)(replace(config, run=options, engine=place))
         found = directory.latest(previous=previous)
         identity = identity_of(setup)
         if found is None:  # stopped before the first checkpoint: nothing was trained, so begin
@@ -120,7 +125,7 @@ def resume(
         directory.write_clients(ClientFacts.of(setup).encode())
         resumed = {"kind": "resumed", "at": time.time(), "round": state.round, "versions": versions()}
         opening = _started(setup) if bookmark is None else resumed
-        with _store(setup, path, venue) as store:
+        with setup.reached(), _store(setup, path, venue) as store:
             check_states(store, state.kept, path)
             if venue is None:
                 check_room(setup, path)

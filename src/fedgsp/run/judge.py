@@ -15,7 +15,7 @@ from fedgsp.data.federated import Part
 from fedgsp.data.sources import absolute
 from fedgsp.engine import InlineEngine
 from fedgsp.evaluate import summarise
-from fedgsp.run.config import read_config
+from fedgsp.run.config import EngineSection, read_config
 from fedgsp.run.directory import latest_checkpoint
 from fedgsp.run.evaluation import client_scores, every_row
 from fedgsp.run.keeping import FOLDER
@@ -33,7 +33,7 @@ def judge(path: Path, source: str | None, part: str) -> dict[str, Any]:
     if found is None:
         raise InputError(f"{path} has no checkpoint yet, so there is no model to evaluate.")
     state, _ = found
-    setup = prepare(replace(config, run=replace(config.run, workers=0)))
+    setup = prepare(replace(config, run=replace(config.run, workers=0), engine=EngineSection()))
     data, clients = setup.data, np.union1d(setup.judged, setup.held_out)
     if source is not None:
         if config.method.yields == "none":

@@ -15,7 +15,7 @@ from fedgsp.data import FederatedData, load
 from fedgsp.engine.job import Engine
 from fedgsp.run.attendance import Attendance
 from fedgsp.run.central import bound
-from fedgsp.run.config import RunConfig, read_config
+from fedgsp.run.config import EngineSection, RunConfig, read_config
 from fedgsp.run.directory import NoRecord, latest_checkpoint, model_file, read_journal
 from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
 from fedgsp.run.keeping import client_store
@@ -59,7 +59,7 @@ def replay(
     log = Log.read(path)
     last_round, why = _how_far(log, state.round)
     options = replace(config.run, rounds=last_round, workers=workers, stop_at_target=False)
-    stage = _stage(replace(config, run=options), log, objects, source)
+    stage = _stage(replace(config, run=options, engine=EngineSection()), log, objects, source)
     check_same_run(path, bookmark.identity, identity_of(stage.first))
     check, setup = _Comparison(recorded), stage.setup
     with client_store(setup, None) as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.bench import ServerBench
+from fedgsp.engine.ray.settings import RaySettings, parse_resources
 from fedgsp.fast import Kernel, Mode, choose
 from fedgsp.method import Method
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
@@ -88,15 +90,33 @@ class Setup:
         if isinstance(wanted, int):
             return wanted
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        rounds = self.config.run.rounds
-        planner = self.config.method.planner
-        most_chains = max(planner.schedule(r, len(self.roster)).sampled for r in {1, (rounds + 1) // 2, rounds})
-        return max(1, min(cores, most_chains))
+        return max(1, min(cores, self._most_chains()))
+
+    def _most_chains(self) -> int:
+        rounds, planner = self.config.run.rounds, self.config.method.planner
+        return max(planner.schedule(r, len(self.roster)).sampled for r in {1, (rounds + 1) // 2, rounds})
 
     def engine(self, store: ClientStore | None = None) -> Engine:
         """Start the engine; `store` is where clients keep their states, for rules that have such."""
         workers, job = self.workers(), replace(self.job, store=store)
+        if self.config.engine.name == "ray":
+            from fedgsp.engine.ray.engine import RayEngine
+
+            return RayEngine(job, self._ray(), self._most_chains())
         return InlineEngine(job) if workers == 0 else PoolEngine(job, workers)
+
+    def reached(self) -> AbstractContextManager[object]:
+        """Where the run is to take place: for a cluster, a connection to it, or a sentence why there is none."""
+        if self.config.engine.name != "ray":
+            return nullcontext()
+        from fedgsp.engine.ray.cluster import Cluster
+
+        return closing(Cluster(self._ray()))
+
+    def _ray(self) -> RaySettings:
+        told, wanted = self.config.engine, self.config.run.workers
+        workers = wanted if isinstance(wanted, int) else None
+        return RaySettings(told.address, parse_resources(told.resources), workers, told.data)
 
 
 def prepare(
@@ -121,7 +141,9 @@ def prepare(
     roster = judged[federation.train.sizes[judged] > 0]
     if len(roster) == 0:
         raise InputError("too few samples: no client has a training sample.")
-    device = _checked_device(config.run.device)
+    parse_resources(config.engine.resources)
+    only_elsewhere = config.engine.name == "ray" and config.method.preparation is None  # else something is trained here too
+    device = _checked_device(config.run.device, only_elsewhere)
     chosen_task = task or (classification() if federation.classes else regression())
     spec = resolve(config.model.name if model is None else model, federation.sample_shape, federation.classes)
     method = config.method
@@ -164,13 +186,14 @@ def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
     return replace(data, source=config.data.source)
 
 
-def _checked_device(device: str) -> str:
+def _checked_device(device: str, elsewhere: bool = False) -> str:
+    """A device that is there, or may be there `elsewhere`."""
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
         raise InputError(f"unknown device '{device}'; use cpu, cuda, cuda:N or mps.") from error
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(kind, False):
+    if not there.get(kind, False) and not (elsewhere and kind in there):
         raise InputError(
             f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
         )

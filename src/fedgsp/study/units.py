@@ -97,11 +97,12 @@ def computed_unit(directory: Path, work: Callable[[], Any]) -> Any:
 
 
 def key_of(config: RunConfig, fingerprint: str) -> str:
-    """A digest of what decides a run's figures: all but its rounds, its workers, names, and where the data lies."""
+    """A digest of what decides a run's figures: all but its rounds, where it runs, names, and where the data lies."""
     table = config.as_dict()
     for entry in ("rounds", "workers"):
         table["run"].pop(entry)
     table["method"].pop("name")
+    table.pop("engine", None)
     table["data"]["source"] = fingerprint
     return digest(table)
 

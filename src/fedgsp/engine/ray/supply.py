@@ -1,0 +1,108 @@
+"""How workers on a cluster get samples: see `holdings`. This is the driver's side of it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.data.federated import FederatedData, Rows
+from fedgsp.engine.ray.cluster import Cluster
+from fedgsp.engine.ray.holdings import cut, files_of, piece_of, shards, spread
+from fedgsp.engine.ray.settings import RaySettings
+
+if TYPE_CHECKING:
+    from fedgsp.engine.ray.staff import Member
+
+STORE_SHARE = 0.25
+"""Samples that take more of a node's object store are divided among the workers."""
+SHARDS_EACH = 4
+MOST_CUTS = 1024
+
+
+class Supply:
+    """The federation, as it is dealt out. `shard_of` is empty as long as nobody holds less than everything."""
+
+    def __init__(self, data: FederatedData, cluster: Cluster, settings: RaySettings) -> None:
+        self._data, self._cluster, self._settings = data, cluster, settings
+        self.files = files_of(data) if settings.data in ("auto", "files") else None
+        if settings.data == "files" and self.files is None:
+            raise InputError("engine.data = 'files': the samples are not in files that could be read in place; use 'auto'.")
+        self.shard_of: dict[int, int] = {}
+        self._shards: list[tuple[int, ...]] = []
+        self._arrays: tuple[Any, Any] | None = None
+        self._cuts: dict[bytes, Any] = {}
+
+    def welcome(self, member: Member) -> None:
+        """All samples for a worker that is new, unless they are divided: then it gets its share by `settle` or `adopt`."""
+        assert member.hello is not None
+        if member.hello.sees_data:
+            member.shards = None
+            return
+        if self._settings.data == "files":
+            raise RunFailed(f"the node {member.hello.host} does not have the same data files; engine.data = 'auto' sends them.")
+        if not self._shards and self._whole():
+            if self._arrays is None:
+                ray = self._cluster.ray
+                self._arrays = (ray.put(self._data.features[:]), ray.put(self._data.labels[:]))
+            if self._done(member, member.actor.take.remote(*self._arrays)):
+                member.shards = None
+            return
+        if not self._shards:
+            self._shards = shards(self._data, SHARDS_EACH * max(1, self._settings.workers or self._cluster.capacity()))
+            self.shard_of = {client: number for number, clients in enumerate(self._shards) for client in clients}
+
+    def settle(self, ready: list[Member]) -> None:
+        """Between rounds: divide the shards evenly among those who have not everything."""
+        takers = {member.number: member for member in ready if member.shards is not None}
+        held = {number: member.shards or frozenset() for number, member in takers.items()}
+        for number, wanted in spread(held, len(self._shards)).items():
+            self._move(takers[number], wanted)
+
+    def adopt(self, ready: list[Member]) -> None:
+        """Give shards that nobody has at hand to those who have nothing else to do."""
+        nobody = self.orphans(ready)
+        idle = [member for member in ready if member.shards is not None and member.task is None]
+        for place, member in enumerate(idle):
+            self._move(member, (member.shards or frozenset()) | frozenset(nobody[place :: len(idle)]))
+
+    def orphans(self, ready: list[Member]) -> list[int]:
+        """Shards that nobody has at hand."""
+        if not self._shards or any(member.shards is None for member in ready):
+            return []
+        had: frozenset[int] = frozenset().union(*(member.shards or frozenset() for member in ready))
+        return [number for number in range(len(self._shards)) if number not in had]
+
+    def cut(self, rows: Rows) -> Any:
+        """A reference to these samples, for who does not have them at hand; the same rows are judged in every round."""
+        key = hashlib.sha256(rows.tobytes()).digest()
+        if key not in self._cuts:
+            if len(self._cuts) >= MOST_CUTS:
+                self._cuts.pop(next(iter(self._cuts)))
+            self._cuts[key] = self._cluster.ray.put(cut(self._data, rows))
+        return self._cuts[key]
+
+    def _move(self, member: Member, wanted: frozenset[int]) -> None:
+        ray, had = self._cluster.ray, member.shards or frozenset()
+        if wanted == had:
+            return
+        for shard in sorted(wanted - had):  # one at a time: all of them might not fit in the object store
+            reference = ray.put(piece_of(self._data, self._shards[shard]))
+            if not self._done(member, member.actor.hold.remote(frozenset(), {shard: reference}, False)):
+                return
+        if self._done(member, member.actor.hold.remote(had - wanted, {}, True)):
+            member.shards = wanted
+
+    def _done(self, member: Member, reference: Any) -> bool:
+        """Whether a worker did as it was told; else it is dead, and the next wait will find out."""
+        try:
+            self._cluster.ray.get(reference)
+        except self._cluster.ray.exceptions.RayActorError:
+            member.waiting = member.actor.hello.remote()
+            return False
+        return True
+
+    def _whole(self) -> bool:
+        if self._settings.data != "auto":
+            return self._settings.data == "store"
+        return self._data.features.nbytes + self._data.labels.nbytes <= STORE_SHARE * self._cluster.smallest_store()

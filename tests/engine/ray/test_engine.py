@@ -1,0 +1,214 @@
+"""Whole runs on a Ray of this machine: the bits of the local engine, however samples, states and results travel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from faulty import Dies, Raises
+
+import fedgsp
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.engine.job import EngineEvent, WorkerLost
+from fedgsp.engine.ray.cluster import Cluster
+from fedgsp.engine.ray.settings import RaySettings
+from fedgsp.run.observers import Observer
+
+DATA = "glyphs:clients=8"
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[Cluster]:
+    """One Ray for all of these tests: an engine uses the one that it finds."""
+    cluster = Cluster(RaySettings(workers=2))
+    yield cluster
+    cluster.close()
+
+
+class Heard(Observer):
+    """Keeps what engines say."""
+
+    def __init__(self) -> None:
+        self.lost: list[WorkerLost] = []
+
+    def event(self, event: EngineEvent) -> None:
+        """Keep the losses."""
+        if isinstance(event, WorkerLost):
+            self.lost.append(event)
+
+
+def states(result: Any) -> list[str]:
+    return [entry["state"] for entry in result.journal]
+
+
+def on_ray(**more: Any) -> dict[str, Any]:
+    return {"name": "ray", **more}
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("data", ["store", "shards"])
+@pytest.mark.parametrize("method", ["fedgsp", "fedavg", "scaffold"])
+def test_the_same_bits_as_the_local_engine(method: str, data: str, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"method": method, "data": DATA, "rounds": 2}
+    local = fedgsp.train(**common, workers=0)
+    there = fedgsp.train(**common, workers=2, engine=on_ray(data=data), out=tmp_path / "run")
+    assert states(there) == states(local)
+    figures = [{k: v for k, v in entry.items() if k != "timings"} for entry in local.journal]
+    assert [{k: v for k, v in entry.items() if k != "timings"} for entry in there.journal] == figures
+    assert fedgsp.replay(tmp_path / "run", workers=0).differs is None
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_samples_in_files_are_read_in_place(tmp_path: Path) -> None:
+    source = f"npz:{tiny.write_npz(tmp_path / 'tiny.npz')}"
+    common: dict[str, Any] = {"method": tiny.chains(), "data": source, "model": tiny.linear, "rounds": 2}
+    assert states(fedgsp.train(**common, engine=on_ray(data="files"), workers=2)) == states(fedgsp.train(**common, workers=0))
+    common["data"] = tiny.federation()
+    with pytest.raises(InputError, match="not in files"):
+        fedgsp.train(**common, engine=on_ray(data="files"), workers=2)
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_many_results_are_added_up_by_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedgsp.server.mean import MeanUpdate
+
+    arrived: list[bool] = []
+    added = MeanUpdate.add
+
+    def add(self: MeanUpdate, result: Any) -> None:
+        arrived.append(result.summed and not result.tensors)
+        added(self, result)
+
+    common: dict[str, Any] = {"method": "fedavg", "data": tiny.federation(40), "model": tiny.linear, "rounds": 2}
+    expected = states(fedgsp.train(**common, workers=0))
+    monkeypatch.setattr(MeanUpdate, "add", add)
+    monkeypatch.setattr(MeanUpdate, "elsewhere", lambda self: self.weighing)
+    assert states(fedgsp.train(**common, engine="ray", workers=2)) == expected
+    assert len(arrived) == 24
+    assert all(arrived)
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("data", ["store", "shards"])
+def test_a_chain_whose_worker_dies_is_run_again(data: str, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"data": tiny.federation(12), "model": tiny.linear, "rounds": 2}
+    heard, rule = Heard(), Dies(lr=0.05, batch_size=3, at=3, once=str(tmp_path / "died"))
+    method, calm = tiny.chains(rule=rule), tiny.chains()
+    there = fedgsp.train(method, **common, workers=2, engine=on_ray(data=data), observers=[heard])
+    assert states(there) == states(fedgsp.train(calm, **common, workers=0))
+    assert heard.lost
+    assert all("died" in loss.cause for loss in heard.lost)
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_a_client_that_keeps_failing_ends_the_run_by_its_name() -> None:
+    common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 2, "workers": 2, "engine": "ray"}
+    with pytest.raises(RunFailed, match=r"client 'site-03' failed 2 times in round 1: ZeroDivisionError: a bug in a rule"):
+        fedgsp.train(tiny.chains(rule=Raises(lr=0.05, batch_size=3, at=3)), **common)
+    with pytest.raises(RunFailed, match=r"client 'site-03' failed 3 times in round 1: its worker process died"):
+        fedgsp.train(tiny.chains(rule=Dies(lr=0.05, batch_size=3, at=3)), **common)
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_what_the_cluster_cannot_give_is_said_at_once() -> None:
+    common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 1}
+    with pytest.raises(InputError, match=r"no node .* has room for a worker \(CPU 1, GPU 1\)"):
+        fedgsp.train(tiny.chains(), **common, engine=on_ray(resources="gpu=1"))
+    with pytest.raises(InputError, match="needs workers"):
+        fedgsp.train(tiny.chains(), **common, engine="ray", workers=0)
+    with pytest.raises(InputError, match="say --engine ray"):
+        fedgsp.train(tiny.chains(), **common, engine={"address": "auto"})
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["moon", "per-fedavg", "fd", "cfl", "fedseq-inter", "data-sharing"])
+def test_every_kind_of_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"method": method, "data": DATA, "rounds": 2}
+    there = fedgsp.train(**common, workers=2, engine=on_ray(data="shards"), out=tmp_path / "run")
+    assert states(there) == states(fedgsp.train(**common, workers=0))
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"--engine ray needs the package 'ray'.*pip install 'fedgsp\[ray\]'"):
+        fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, engine="ray")
+
+
+def test_addresses_that_cannot_work_are_refused(tmp_path: Path) -> None:
+    for address, sentence in (("ray://10.0.0.1:10001", "Ray Client"), ("127.0.0.1:1", "no Ray cluster")):
+        told = tiny.cli(
+            "run", "--data", DATA, "--rounds", "1", "--engine", "ray", "--address", address, "--out", f"{tmp_path}/run"
+        )
+        assert told.returncode == 2, told.stderr
+        assert sentence in told.stderr
+
+
+@pytest.mark.slow
+def test_a_ray_of_our_own_listens_on_this_machine_only_and_goes_with_the_run(tmp_path: Path) -> None:
+    options = ["--data", DATA, "--rounds", "500", "--engine", "ray", "--workers", "2", "--out", str(tmp_path / "run")]
+    run = subprocess.Popen(
+        [sys.executable, "-c", "from fedgsp.cli.main import main; main()", "run", *options],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=tiny.environment(),
+    )  # fmt: skip
+    try:
+        journal = tmp_path / "run" / "journal.jsonl"
+        _until(lambda: journal.exists() and journal.read_text().count("\n") >= 2, 120)
+        family = _descendants(run.pid)
+        listening = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout.splitlines()
+        ours = [line for line in listening if any(f"pid={pid}," in line for pid in family)]
+        assert ours
+        assert all("127.0.0.1" in line.split()[3] or "[::1]" in line.split()[3] for line in ours), ours
+        run.send_signal(signal.SIGINT)
+        _, told = run.communicate(timeout=60)
+        assert run.returncode == 130, told
+        assert "fedgsp resume" in told
+        _until(lambda: not any(_alive(pid) for pid in family), 30)
+    finally:
+        run.kill()
+    rounds = journal.read_text().count("\n") + 1
+    goes_on = fedgsp.resume(tmp_path / "run", rounds=rounds, workers=0, engine="local")
+    assert states(goes_on) == states(fedgsp.train("fedgsp", DATA, rounds=rounds, workers=0))
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def _descendants(pid: int) -> set[int]:
+    found, todo = set(), [pid]
+    while todo:
+        one = todo.pop()
+        found.add(one)
+        for task in Path(f"/proc/{one}/task").glob("*/children"):
+            todo += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def test_a_run_goes_on_elsewhere_than_it_was_begun(ray_here: Cluster, tmp_path: Path) -> None:
+    common: dict[str, Any] = {"method": "fedgsp", "data": DATA}
+    fedgsp.train(**common, rounds=1, workers=0, out=tmp_path / "run")
+    fedgsp.resume(tmp_path / "run", rounds=2, workers=2, engine="ray")
+    last = fedgsp.resume(tmp_path / "run", rounds=3, workers=0)
+    assert last.setup.config.engine.name == "local"
+    assert states(last) == states(fedgsp.train(**common, rounds=3, workers=0))
+    assert ray_here.ray.is_initialized()  # who started it has it still
