@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,19 +27,19 @@ LONG = ["--data", "glyphs:clients=30", "--model", "leaf_cnn", "--fast", "off", "
 
 
 class Raylets:
-    """A head and a second node, each with one CPU."""
+    """A head and a second node, each with one CPU; all their processes have a folder in their command lines by which they are
+    told from any other Ray's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
+        self._folder = tempfile.mkdtemp(prefix="fr-", dir="/tmp")  # short: sockets have no room for long names
         self._environment = {
-            **tiny.environment(), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(folder), "OMP_NUM_THREADS": "1",
+            **tiny.environment(), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": self._folder, "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        self._environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        before = _raylets()
         told = self._start("--head", f"--port={PORT}", "--include-dashboard=false")
         self.address = next(word.strip("'") for word in told.split("--address=")[1:] for word in word.split())
-        self.head = _raylets() - before
+        self.head = self._raylets()
         self._start(f"--address={self.address}")
-        self.second = _raylets() - before - self.head
+        self.second = self._raylets() - self.head
 
     def add(self) -> None:
         """One node more."""
@@ -56,21 +58,23 @@ class Raylets:
             command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )  # fmt: skip
 
+    def _raylets(self) -> set[int]:
+        found = subprocess.run(
+            ["pgrep", "-f", f"raylet/raylet .*{self._folder}/"], capture_output=True, text=True, check=False
+        )  # fmt: skip
+        return {int(pid) for pid in found.stdout.split()}
+
     def stop(self) -> None:
         """All of it."""
-        subprocess.run([str(RAY), "stop", "--force"], env=self._environment, capture_output=True, timeout=120, check=False)
+        subprocess.run(["pkill", "-KILL", "-f", f"{self._folder}/"], check=False)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @pytest.fixture
-def raylets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Raylets]:
-    made = Raylets(Path("/tmp"))
+def raylets() -> Iterator[Raylets]:
+    made = Raylets()
     yield made
     made.stop()
-
-
-def _raylets() -> set[int]:
-    found = subprocess.run(["pgrep", "-f", "raylet/raylet"], capture_output=True, text=True, check=False)
-    return {int(pid) for pid in found.stdout.split()}
 
 
 def _until(holds: Callable[[], bool], seconds: float = 120) -> None:
@@ -133,7 +137,7 @@ def test_a_run_whose_cluster_is_gone_resumes_from_its_checkpoint(
     run.send_signal(signal.SIGKILL)  # the head's machine: the driver goes with it
     run.communicate(timeout=60)
     raylets.stop()
-    again = Raylets(Path("/tmp"))
+    again = Raylets()
     try:
         going_on = again.run("resume", str(out))
         told, _ = going_on.communicate(timeout=300)
