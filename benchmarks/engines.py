@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/engines.py [--turns 5]
 
-One worker walks the chains (two where samples are divided, so that models travel between them), so a round's time less what the
-clients report as training is what the engine takes: handing models over, adding results up, messages. All engines take turns in
-one run. Chains of one client are FedAvg's; one chain of all clients is the most that a model can be handed on. What a hop costs
-on real clients through Flower measures benchmarks/hops.py.
+One client trains at a time, so a round's time less what the clients report as training is what the engine takes: handing
+models over, adding results up, messages. All engines take turns in one run. Chains of one client are FedAvg's, on one worker;
+one chain of all clients is the most that a model can be handed on, also between two workers that have half of the samples each.
+What a hop costs on real clients through Flower measures benchmarks/hops.py.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fedgsp.run.drive import Objects
 from fedgsp.run.setup import Setup
 
 CLIENTS = 24
+DIVIDED = "Ray, samples divided among two workers"
 
 
 def main() -> None:
@@ -48,9 +49,10 @@ def main() -> None:
         }
         with engines(setup.job) as known:
             for shape, chains in shapes.items():
-                costs: dict[str, list[tuple[float, float]]] = {name: [] for name in known}
+                serial = {name: engine for name, engine in known.items() if len(chains) == 1 or name != DIVIDED}
+                costs: dict[str, list[tuple[float, float]]] = {name: [] for name in serial}
                 for turn in range(told.turns + 1):  # the first is for starting and page faults
-                    for name, engine in known.items():
+                    for name, engine in serial.items():
                         cost = one_round(engine, setup, Plan(turn + 1, chains, len(chains)))
                         costs[name] += [cost] if turn else []
                 for name, found in costs.items():
@@ -66,7 +68,7 @@ def engines(job: Job) -> Iterator[dict[str, Engine]]:
         "this process": InlineEngine(job),
         "local worker": PoolEngine(job, 1),
         "Ray, one worker": RayEngine(job, RaySettings(workers=1, data="store"), 1),
-        "Ray, samples divided among two": RayEngine(job, RaySettings(workers=2, data="shards"), 2),
+        DIVIDED: RayEngine(job, RaySettings(workers=2, data="shards"), 2),
     }
     yield known
     for engine in known.values():

@@ -129,6 +129,14 @@ def test_what_the_cluster_cannot_give_is_said_at_once() -> None:
 
 
 @pytest.mark.usefixtures("ray_here")
+def test_a_cluster_that_has_no_room_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedgsp.engine.ray.staff.PATIENCE", 2.0)
+    common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 1, "workers": 1}
+    with pytest.raises(RunFailed, match="no node with room for a worker"):
+        fedgsp.train(tiny.chains(), **common, engine=on_ray(resources="gpu=1"))
+
+
+@pytest.mark.usefixtures("ray_here")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["moon", "per-fedavg", "fd", "cfl", "fedseq-inter", "data-sharing"])
 def test_every_kind_of_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ class Round:
         self._walks = [_Walk() for _ in plan.chains]
         self._under_way = chains  # neither handed over nor added to a worker's sum
         self._left = chains
+        for member in staff.members:  # what is added up of a round that failed counts no more
+            member.summed = []
 
     def results(self) -> Iterator[ChainResult]:
         """Hand out, listen, yield."""

@@ -78,6 +78,7 @@ class Staff:
         self.peaks: dict[str, int] = {}
         self._numbers = self._failed_starts = 0
         self._first_hello = 0.0
+        self._nobody_since: float | None = None
         self._sign = _put_sign(job, settings)
         try:
             self.supply = Supply(job.data, self.cluster, settings)
@@ -185,17 +186,21 @@ class Staff:
         self.supply.welcome(member)
 
     def _someone(self) -> None:
-        """Wait until there is somebody, and until every client's samples are at hand of somebody."""
-        began = time.monotonic()
-        while not self.members:
+        """See that there is somebody, or will be, and that every client's samples are at hand of somebody."""
+        if not self.members:
             self.grow()
-            if not self.members:
-                if time.monotonic() - began > PATIENCE:
-                    raise RunFailed(
-                        f"the Ray cluster has had no node with room for a worker for {PATIENCE / 60:.0f} minutes; go on with "
-                        f"`fedgsp resume` when it has."
-                    )
-                time.sleep(TICK)
+        now = time.monotonic()
+        if self.ready():
+            self._nobody_since = None
+        elif self._nobody_since is None:
+            self._nobody_since = now
+        elif now - self._nobody_since > PATIENCE:
+            raise RunFailed(
+                f"the Ray cluster has had no node with room for a worker for {PATIENCE / 60:.0f} minutes; go on with "
+                f"`fedgsp resume` when it has."
+            )
+        elif not self.members:
+            time.sleep(TICK)
         everybody = all(member.hello is not None for member in self.members)
         if self.supply.orphans(self.ready()) and (everybody or time.monotonic() - self._first_hello > LATE):
             self.supply.adopt(self.ready())
