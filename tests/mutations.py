@@ -48,7 +48,7 @@ FAULTS = (
     Fault("plan/icg.py", "- 2 * size * (points @ sums.T)", "+ 2 * size * (points @ sums.T)", "plan"),
     Fault("plan/icg.py", "converged = np.array_equal(updated, sums)", "converged = True", "plan"),
     Fault("plan/divergence.py", "np.abs(", "np.square(", "plan"),
-    Fault("server/mean.py", 'weight = result.samples if self.rule.weights == "samples" else 1', "weight = 1",
+    Fault("server/mean.py", 'weight = result.samples if self.weights == "samples" else 1', "weight = 1",
           "server/test_mean.py"),
     Fault("server/mean.py", '"uniform"] = "samples"', '"uniform"] = "uniform"', "server/test_mean.py"),
     Fault("server/mean.py", "round=self.round", "round=self.state.round", "server/test_mean.py"),
@@ -112,6 +112,20 @@ FAULTS = (
     Fault("engine/flower/dialect.py", "if told != (announced, steps)", "if told[1] != steps", "deploy/test_faults.py"),
     Fault("deploy/roster.py", "trained >= self.settings.quorum * planned", "trained >= 0", "deploy/test_faults.py"),
     Fault("plan/unknown.py", "labels[others] = dealt(len(others), groups, rng)", "labels[others] = 0", "plan/test_unknown.py"),
+    Fault("core/sums.py", "if other.keys != self._keys:", "if False:", "core"),
+    Fault("core/sums.py", "self._account(other.weight, other.count)", "self._account(other.weight, 1)", "core"),
+    Fault("engine/walk.py", "self.trainer.load(start if carried is None else carried)", "self.trainer.load(start)",
+          "engine/ray/test_worker.py"),
+    Fault("engine/walk.py", "trained = carried is not None", "trained = False", "engine/ray/test_worker.py"),
+    Fault("engine/ray/worker.py", "(*leg.before, *hops)", "hops", "engine/ray/test_worker.py"),
+    Fault("engine/ray/worker.py", "bag.sent, bag.marks = unpack(baton.sent), dict(baton.marks)", "pass",
+          "engine/ray/test_worker.py"),
+    Fault("engine/ray/worker.py", "self._sum[0] != task.round", "False", "engine/ray/test_worker.py"),
+    Fault("engine/ray/holdings.py", "and _proof(path) == self.proof", "", "engine/ray/test_holdings.py"),
+    Fault("engine/ray/holdings.py", "sizes = np.where(there, part.sizes, 0)", "sizes = part.sizes",
+          "engine/ray/test_holdings.py"),
+    Fault("engine/ray/round.py", "walk.hops, walk.next = (*walk.hops, *hops), walk.end",
+          "walk.hops, walk.next = hops, walk.end", "engine/ray/test_engine.py"),
 )  # fmt: skip
 
 
@@ -137,6 +151,8 @@ def survives(fault: Fault, scratch: Path) -> bool | None:
 def main(chosen: list[int]) -> int:
     """Try the faults; the exit code is 1 if one survives."""
     missed = []
+    if unknown := [number for number in chosen if number >= len(FAULTS)]:
+        sys.exit(f"there are {len(FAULTS)} faults, no {unknown[0]}")
     with tempfile.TemporaryDirectory() as folder:
         for number, fault in enumerate(FAULTS):
             if chosen and number not in chosen:

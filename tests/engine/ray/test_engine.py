@@ -16,11 +16,15 @@ import tiny
 from faulty import Dies, Raises
 
 import fedgsp
+from fedgsp.client import SGD
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.engine.job import EngineEvent, WorkerLost
 from fedgsp.engine.ray.cluster import Cluster
 from fedgsp.engine.ray.settings import RaySettings
+from fedgsp.method import Method
+from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.run.observers import Observer
+from fedgsp.server import Mean
 
 DATA = "glyphs:clients=8"
 
@@ -106,6 +110,18 @@ def test_a_chain_whose_worker_dies_is_run_again(data: str, tmp_path: Path) -> No
     assert states(there) == states(fedgsp.train(calm, **common, workers=0))
     assert heard.lost
     assert all("died" in loss.cause for loss in heard.lost)
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_chains_that_a_dead_worker_had_added_up_are_run_again(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"data": tiny.federation(40), "model": tiny.linear, "rounds": 2}
+    everybody = Grouped(Singletons(), Random(), kappa=1.0)
+    rule = Dies(lr=0.05, batch_size=3, at=32, once=str(tmp_path / "died"))  # one of the smallest: its worker has others by then
+    heard = Heard()
+    there = fedgsp.train(Method(everybody, rule, Mean()), **common, workers=2, engine="ray", observers=[heard])
+    calm = Method(everybody, SGD(lr=0.05, batch_size=3), Mean())
+    assert states(there) == states(fedgsp.train(calm, **common, workers=0))
+    assert len(heard.lost) > 2
 
 
 @pytest.mark.usefixtures("ray_here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,9 @@ import pytest
 import tiny
 import torch
 
+from fedgsp.client import SGD
 from fedgsp.client.keep import ClientStore
+from fedgsp.client.rules import Visit
 from fedgsp.core.chain import Chain, ChainResult, HopReport
 from fedgsp.core.errors import Diverged
 from fedgsp.core.seeds import Seeds
@@ -85,6 +87,30 @@ def test_a_chain_in_three_legs_is_the_chain_in_one(method: str, tmp_path: Path) 
     assert {name: t.tolist() for name, t in unpack(batons[0].sent).items()} == {n: t.tolist() for n, t in bag.sent.items()}
     written = {client: store.write(client, 1, unpack(state)) for client, state in batons[0].states.items()}
     assert written == bag.marks
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaysFirst(SGD):
+    """Reports whether it was handed the model that the round started from."""
+
+    def finish(self, visit: Visit) -> dict[str, float]:
+        """Say so."""
+        return {**super().finish(visit), "first": float(visit.first)}
+
+
+def test_only_the_first_hop_of_a_chain_is_handed_the_start_and_the_sum_weighs_all_of_them() -> None:
+    job = replace(job_of(), rule=SaysFirst(lr=0.1, batch_size=3))
+    board, weighing, chain = board_of(initial_tensors(job.model, 1)), Weighing(1, "samples", 1000), Chain((0, 1, 2, 3))
+    near, far = worker_of(job, [0, 1]), worker_of(job, [2, 3])
+    leg = Leg(0, chain, frozenset({2, 3}), Kept(), last=False)
+    _, done, batons = walked(near, WalkTask((leg,), 1, board, weighing))
+    last = Leg(0, chain, frozenset({0, 1}), Kept(), done.hops[0])
+    _, rest, _ = walked(far, WalkTask((last,), 1, board, weighing), batons)
+    assert [report.metrics["first"] for report in (*done.hops[0], *rest.hops[0])] == [1, 0, 0, 0]
+    assert near.gather(1) is None
+    partial = far.gather(1)
+    assert partial is not None
+    assert partial.weight == int(job.data.train.sizes.sum())
 
 
 def test_states_are_read_and_written_where_the_folder_is_seen(tmp_path: Path) -> None:
