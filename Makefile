@@ -54,11 +54,14 @@ boundaries: $(STAMP)
 	$(BIN)/lint-imports
 
 # The constraints pin torch to a CPU build; a range would take several GB of CUDA packages.
+# An installation that was stopped half-way leaves packages that pip takes for whole: then begin anew.
 $(STAMP): pyproject.toml constraints.txt
+	if test -e $(VENV)/.installing; then rm -rf $(VENV); fi
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	touch $(VENV)/.installing
 	$(PIP) install --quiet -c constraints.txt hatchling editables
 	$(PIP) install --quiet --no-build-isolation -c constraints.txt -e '.[dev]'
-	touch $@
+	mv $(VENV)/.installing $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* dist
