@@ -162,7 +162,7 @@ def _score(task: ScoreTask, walker: Walker, show: Region, connection: Connection
         scores = walker.score(model, beside, task.rows, task.owner, task.round, walker.bag(task.kept))
         connection.send(Scored(task.index, scores, peak_memory_bytes()))
     except Exception as error:
-        connection.send(_broke(task.index, task.owner, error))
+        connection.send(broke(task.index, task.owner, error))
 
 
 def _walk(task: WalkTask, walker: Walker, board: Region, outbox: Region, connection: Connection[Any, Any]) -> None:
@@ -195,10 +195,11 @@ def _walk(task: WalkTask, walker: Walker, board: Region, outbox: Region, connect
             done.append(ChainDone(walk.index, layout, sent, bag.marks, hops))
         connection.send(Walked(tuple(done), peak_memory_bytes()))
     except Exception as error:
-        connection.send(_broke(at, client, error))
+        connection.send(broke(at, client, error))
 
 
-def _broke(index: int, client: int | None, error: Exception) -> Broke:
+def broke(index: int, client: int | None, error: Exception) -> Broke:
+    """What is said of an exception that came out of a task."""
     expected = error if isinstance(error, FedgspError) else None
     return Broke(index, client, f"{type(error).__name__}: {error}", expected, traceback.format_exc())
 

@@ -21,9 +21,10 @@ from fedgsp.engine.inline import InlineEngine
 from fedgsp.engine.job import Job
 from fedgsp.engine.ray.holdings import bare, piece_of
 from fedgsp.engine.ray.parcel import pack, unpack
-from fedgsp.engine.ray.tasks import Baton, Board, Broke, Kept, Leg, Scored, ScoreTask, Walked, WalkTask
+from fedgsp.engine.ray.tasks import Baton, Board, Kept, Leg, ScoreTask, Walked, WalkTask
 from fedgsp.engine.ray.worker import RayWorker
 from fedgsp.engine.walk import Walker
+from fedgsp.engine.worker import Broke, Scored
 from fedgsp.methods import named
 from fedgsp.models import classification, initial_tensors, resolve
 from fedgsp.server.mean import Weighing
@@ -174,7 +175,7 @@ def test_scores_are_those_of_the_whole_federation(tmp_path: Path) -> None:
     for worker in (worker_of(job), worker_of(job, [2, 0])):
         found = worker.score(ScoreTask(7, board_of(start), "global", rows))
         assert isinstance(found, Scored)
-        assert found.number == 7
+        assert found.index == 7
         assert found.scores.loss.tolist() == expected.loss.tolist()
 
 

@@ -16,7 +16,8 @@ from fedgsp.engine.job import Job, NotJudged, Wanted
 from fedgsp.engine.pool import SCORE_ROWS
 from fedgsp.engine.ray.parcel import pack
 from fedgsp.engine.ray.staff import Died, Lost, Member, Staff
-from fedgsp.engine.ray.tasks import Broke, Kept, Scored, ScoreTask
+from fedgsp.engine.ray.tasks import Kept, ScoreTask
+from fedgsp.engine.worker import Broke, Scored
 from fedgsp.evaluate.forward import SampleScores, joined
 
 
@@ -81,7 +82,7 @@ class Asked:
         if not isinstance(task, ScoreTask) or task.board is not self._board:
             return
         if isinstance(message, Scored):
-            self._found[message.number] = message.scores
+            self._found[message.index] = message.scores
         elif isinstance(message, Broke):
             raise message.expected or RunFailed(f"evaluation failed: {message.error}.")
         elif isinstance(message, Lost):

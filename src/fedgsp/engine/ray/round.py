@@ -18,7 +18,8 @@ from fedgsp.engine.job import Absent, HopDone, Job, Listener, WorkerLost
 from fedgsp.engine.ray.asked import Asked, kept_by
 from fedgsp.engine.ray.parcel import unpack
 from fedgsp.engine.ray.staff import Died, Handed, Lost, Member, Staff
-from fedgsp.engine.ray.tasks import Baton, Broke, GatherTask, Hopped, Leg, Task, WalkTask
+from fedgsp.engine.ray.tasks import Baton, GatherTask, Leg, Task, WalkTask
+from fedgsp.engine.worker import Broke, Hopped
 from fedgsp.server.mean import Weighing
 
 FEW_RESULTS = 4

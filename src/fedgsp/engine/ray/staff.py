@@ -14,8 +14,9 @@ from fedgsp.engine.ray.cluster import Cluster
 from fedgsp.engine.ray.holdings import bare
 from fedgsp.engine.ray.settings import RaySettings
 from fedgsp.engine.ray.supply import Supply
-from fedgsp.engine.ray.tasks import GatherTask, Hello, Hopped, Scored, ScoreTask, Task, Walked, WalkTask
+from fedgsp.engine.ray.tasks import GatherTask, Hello, ScoreTask, Task, Walked, WalkTask
 from fedgsp.engine.ray.worker import RayWorker, versions
+from fedgsp.engine.worker import Hopped, Scored
 
 TICK = 0.5
 """Seconds after which a wait looks up: signals are heard in between."""

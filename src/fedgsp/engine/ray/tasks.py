@@ -1,4 +1,4 @@
-"""What the driver and its workers say to each other."""
+"""What the driver and its workers say to each other, beside what workers of this machine say too (`engine/worker.py`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedgsp.core.chain import Chain, HopReport
-from fedgsp.core.errors import FedgspError
 from fedgsp.core.state import beside
 from fedgsp.core.tensors import Tensors
 from fedgsp.data.federated import Rows
 from fedgsp.engine.ray.parcel import Parcel, unpack
-from fedgsp.evaluate.forward import SampleScores
 from fedgsp.server.mean import Weighing
 
 
@@ -122,36 +120,8 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Hopped:
-    """A client has trained."""
-
-    index: int
-    report: HopReport
-
-
-@dataclass(frozen=True)
 class Walked:
     """All legs of a task are walked: their hops, in order. What they hand on comes after this, as an object of its own."""
 
     hops: tuple[tuple[HopReport, ...], ...]
     peak_memory: int
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores of one task."""
-
-    number: int
-    scores: SampleScores
-    peak_memory: int
-
-
-@dataclass(frozen=True)
-class Broke:
-    """An exception came out of a task; `expected` is it where it is one of ours, with a sentence for the user."""
-
-    index: int
-    client: int | None
-    error: str
-    expected: FedgspError | None
-    trace: str

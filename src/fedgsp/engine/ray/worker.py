@@ -6,7 +6,6 @@ Nothing here imports Ray: the driver makes an actor of the class, and hands over
 from __future__ import annotations
 
 import platform
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ import torch
 
 from fedgsp.client.keep import Bag, ClientStore
 from fedgsp.core.chain import ChainResult
-from fedgsp.core.errors import FedgspError
 from fedgsp.core.state import GLOBAL
 from fedgsp.core.sums import ExactSum, PartialSum
 from fedgsp.core.version import __version__
@@ -24,8 +22,9 @@ from fedgsp.data.federated import FederatedData
 from fedgsp.engine.job import Job
 from fedgsp.engine.ray.holdings import Files, Piece, local_rows, only
 from fedgsp.engine.ray.parcel import pack, unpack
-from fedgsp.engine.ray.tasks import Baton, Board, Broke, Hello, Hopped, Kept, Scored, ScoreTask, Walked, WalkTask
+from fedgsp.engine.ray.tasks import Baton, Board, Hello, Kept, ScoreTask, Walked, WalkTask
 from fedgsp.engine.walk import Walker, peak_memory_bytes
+from fedgsp.engine.worker import Broke, Hopped, Scored, broke
 
 
 class RayWorker:
@@ -114,7 +113,7 @@ class RayWorker:
             yield Walked(tuple(walked), peak_memory_bytes())
             yield handed
         except Exception as error:
-            yield _broke(at, client, error)
+            yield broke(at, client, error)
 
     def score(self, task: ScoreTask) -> Scored | Broke:
         """Scores of some samples."""
@@ -128,7 +127,7 @@ class RayWorker:
             found = self._trained().score(model, beside, rows, task.owner, task.round, bag, cut)
             return Scored(task.number, found, peak_memory_bytes())
         except Exception as error:
-            return _broke(task.number, task.owner, error)
+            return broke(task.number, task.owner, error)
 
     def gather(self, round_: int) -> PartialSum | None:
         """What this round's chains add up to here; from now on it counts as handed over."""
@@ -173,8 +172,3 @@ def _reads(path: Path, text: str) -> bool:
         return path.read_text() == text
     except OSError:
         return False
-
-
-def _broke(index: int, client: int | None, error: Exception) -> Broke:
-    expected = error if isinstance(error, FedgspError) else None
-    return Broke(index, client, f"{type(error).__name__}: {error}", expected, traceback.format_exc())
