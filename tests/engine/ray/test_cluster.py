@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rays
 import tiny
 
 import fedgsp
@@ -27,11 +26,10 @@ LONG = ["--data", "glyphs:clients=30", "--model", "leaf_cnn", "--fast", "off", "
 
 
 class Raylets:
-    """A head and a second node, each with one CPU; all their processes have a folder in their command lines by which they are
-    told from any other Ray's."""
+    """A head and a second node, each with one CPU."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="fr-", dir="/tmp")  # short: sockets have no room for long names
+        self._folder = rays.own_folder()
         self._environment = {
             **tiny.environment(), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": self._folder, "OMP_NUM_THREADS": "1",
         }  # fmt: skip
@@ -66,8 +64,7 @@ class Raylets:
 
     def stop(self) -> None:
         """All of it."""
-        subprocess.run(["pkill", "-KILL", "-f", f"{self._folder}/"], check=False)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        rays.end(self._folder)
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
+import rays
 import tiny
 import yaml  # type: ignore[import-untyped]
 
@@ -56,7 +55,7 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
         **tiny.environment(),
         "PATH": os.pathsep.join([str(stands_in), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1", "RAY_PORT": "26390",
-        "RAY_TMPDIR": (own := tempfile.mkdtemp(prefix="fr-", dir="/tmp")),
+        "RAY_TMPDIR": (own := rays.own_folder()),
     }  # fmt: skip
     run = tmp_path / "run"
     try:
@@ -67,8 +66,7 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
             )  # fmt: skip
             assert done.returncode == 0, done.stdout + done.stderr
     finally:
-        subprocess.run(["pkill", "-KILL", "-f", f"{own}/"], check=False)
-        shutil.rmtree(own, ignore_errors=True)
+        rays.end(own)
     facts = json.loads((run / "result.json").read_text())
     assert facts["status"] == "finished"
     assert {"worker 0", "worker 1"} <= facts["timings"]["peak_memory"].keys()
