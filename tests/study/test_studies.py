@@ -15,6 +15,7 @@ from rivals import images
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
 from fedgsp.data.federated import Part
+from fedgsp.methods import METHODS, named
 from fedgsp.plan import Exp, Linear, Log
 from fedgsp.run import drive
 from fedgsp.run.config import read_config
@@ -205,6 +206,13 @@ class TestSettings:
         assert shorter.curves == (Arm("leaf_cnn", 8, 1), Arm("small_cnn", 8, 3))
         assert (shorter.table.rounds, shorter.tune_rounds) == (8, 8)
         assert with_rounds(PRESETS["paper"], 50).target is None
+
+    @pytest.mark.parametrize("name", [name for name in METHODS if named(name).preparation is None])
+    def test_every_method_can_be_run_with_the_presets_values(
+        self, name: str, data: FederatedData, source: str, tmp_path: Path
+    ) -> None:
+        lab = Lab(SMOKE, data, source, tmp_path)
+        drive.Objects(data=data).prepare(lab.config(lab.method(name), SHORT, 0))
 
     def test_the_ablation_has_both_orders(self, data: FederatedData, source: str, tmp_path: Path) -> None:
         made = ablation(Lab(SMOKE, data, source, tmp_path))
