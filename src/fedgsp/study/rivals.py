@@ -59,7 +59,8 @@ def show(lab: Lab, found: Gathered) -> Findings:
             name: {seed: final(trace.journal, "accuracy") for seed, trace in enumerate(runs) if not trace.diverged}
             for name, runs in traces.items()
         }
-        comparable = {name: ends[name] for name in of_one if ends.get(name)}
+        whole = len(lab.seeds(arm))  # a method that diverged has no pair for some seed, and would cost all others theirs
+        comparable = {name: ends[name] for name in of_one if len(ends.get(name, ())) == whole}
         said = sentence(differences(comparable, "fedgsp"), "accuracy") if "fedgsp" in comparable else ""
         notes += [f"After {arm.rounds} rounds, {words}, FedGSP against each: {said}"] if said else []
     return Findings("rivals", TITLE, tables, [], facts, notes)
