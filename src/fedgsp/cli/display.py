@@ -95,7 +95,7 @@ def _crew(setup: Setup) -> str:
     """Who walks the chains."""
     if setup.config.engine.name == "ray":
         wanted = setup.config.run.workers
-        return f"{'as many workers as Ray has room for' if wanted == 'auto' else f'{wanted} worker(s) on Ray'}"
+        return "as many workers as Ray has room for" if wanted == "auto" else f"{wanted} worker(s) on Ray"
     return f"{setup.workers() or 'no'} worker process(es)"
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from faulty import Dies, Raises
 
 import fedgsp
 from fedgsp.client import SGD
+from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.engine.job import EngineEvent, WorkerLost
 from fedgsp.engine.ray.cluster import Cluster
@@ -122,6 +124,31 @@ def test_chains_that_a_dead_worker_had_added_up_are_run_again(tmp_path: Path) ->
     calm = Method(everybody, SGD(lr=0.05, batch_size=3), Mean())
     assert states(there) == states(fedgsp.train(calm, **common, workers=0))
     assert len(heard.lost) > 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaisesOnce(SGD):
+    """Raises at one client, the first time."""
+
+    at: int = 0
+    flag: str = ""
+
+    def begin(self, visit: Visit) -> None:
+        """Fail if it is the one."""
+        if visit.client == self.at and not Path(self.flag).exists():
+            Path(self.flag).touch()
+            raise ZeroDivisionError("a bug that goes away")
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_nothing_is_added_up_twice_where_a_client_fails_among_others(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"data": tiny.federation(200), "model": tiny.linear, "rounds": 2}
+    everybody = Grouped(Singletons(), Random(), kappa=1.0)
+    rule = RaisesOnce(lr=0.05, batch_size=3, at=100, flag=str(tmp_path / "raised"))
+    there = fedgsp.train(Method(everybody, rule, Mean()), **common, workers=2, engine="ray")
+    calm = Method(everybody, SGD(lr=0.05, batch_size=3), Mean())
+    assert states(there) == states(fedgsp.train(calm, **common, workers=0))
+    assert (tmp_path / "raised").exists()
 
 
 @pytest.mark.usefixtures("ray_here")

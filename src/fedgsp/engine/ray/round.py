@@ -53,7 +53,7 @@ class Round:
         self._listener, self._absent, self._meanwhile = listener, absent, meanwhile
         chains, workers = len(plan.chains), max(1, len(staff.members))
         self._weighing = weighing if chains > FEW_RESULTS * workers else None
-        fitting = MOST_CHAINS if self._weighing else MOST_BYTES // max(1, *(total_bytes(m) for m in state.models.values()), 1)
+        fitting = MOST_CHAINS if self._weighing else MOST_BYTES // max(1, *(total_bytes(m) for m in state.models.values()))
         self._most = max(1, min(MOST_CHAINS, fitting, chains // (workers * TURNS)))
         self._work = speed.work(plan, job.data)
         self._pending = deque(sorted(range(chains), key=lambda i: (-self._work[i], i)))
@@ -128,6 +128,8 @@ class Round:
                 raise message.expected
             for leg in task.legs:
                 self._anew(leg.index, alone=True)
+            if task.weighing is not None and len(task.legs) > 1:
+                self._died(self._staff.dismiss(member))  # its sum has those before the one that failed
             self._failed(message.index, message.client, message.error, message.trace)
         elif isinstance(message, Lost):
             self._restart(task)
@@ -140,6 +142,8 @@ class Round:
             batons = self._staff.fetch(handed.batons)
             if batons is None:  # the node is gone that had it
                 self._restart(task)
+                if task.weighing is not None:
+                    self._died(self._staff.dismiss(member))  # its sum has what is run again
                 return
         for place, (leg, hops) in enumerate(zip(task.legs, handed.walked.hops, strict=True)):
             walk = self._walks[leg.index]

@@ -218,6 +218,13 @@ class Staff:
         self.grow()
         return Died(member.task, tuple(member.summed), cause, with_node)
 
+    def dismiss(self, member: Member) -> Died:
+        """End a worker whose sum cannot be used: what it had added up is done again, and counts against no client."""
+        self.members.remove(member)
+        self._end(member)
+        self.grow()
+        return Died(None, tuple(member.summed), "the sum that had it was given up", with_node=True)
+
     def _end(self, member: Member) -> None:
         self._ray.kill(member.actor, no_restart=True)
 
