@@ -99,6 +99,13 @@ class ArrayHandle:
     shape: tuple[int, ...]
     offset: int
 
+    @classmethod
+    def of_file(cls, array: NDArray[Any]) -> ArrayHandle | None:
+        """The file that an array is mapped from, if it is."""
+        if isinstance(array, np.memmap) and array.flags.c_contiguous and isinstance(array.base, mmap.mmap):
+            return cls(str(array.filename), -1, array.dtype.str, array.shape, int(array.offset))
+        return None
+
     def open(self) -> NDArray[Any]:
         """The array, mapped read-only."""
         if int(np.prod(self.shape, dtype=np.int64)) == 0:
@@ -133,8 +140,9 @@ class SharedData:
         self.descriptors = []
 
     def _share(self, array: NDArray[Any]) -> ArrayHandle:
-        if isinstance(array, np.memmap) and array.flags.c_contiguous and isinstance(array.base, mmap.mmap):
-            return ArrayHandle(str(array.filename), -1, array.dtype.str, array.shape, int(array.offset))
+        mapped = ArrayHandle.of_file(array)
+        if mapped is not None:
+            return mapped
         whole = np.ascontiguousarray(array)
         descriptor = _nameless_file()
         self.descriptors.append(descriptor)

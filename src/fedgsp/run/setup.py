@@ -16,6 +16,7 @@ from torch import nn
 from fedgsp.client.keep import ClientStore
 from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
+from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.state import ServerState, Setting
@@ -89,8 +90,7 @@ class Setup:
         wanted = self.config.run.workers
         if isinstance(wanted, int):
             return wanted
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, min(cores, self._most_chains()))
+        return max(1, min(cores(), self._most_chains()))
 
     def _most_chains(self) -> int:
         rounds, planner = self.config.run.rounds, self.config.method.planner

@@ -66,6 +66,8 @@ class Clustered:
     weights: Literal["samples", "uniform"] = "samples"
 
     needs: ClassVar[Literal["sum", "all"]] = "all"
+    needs_everybody: ClassVar[bool] = True
+    """All clients train in every round: who plans for it must not sample."""
 
     def __post_init__(self) -> None:
         require_positive("clustered", "eps1", self.eps1)

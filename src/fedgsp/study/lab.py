@@ -24,7 +24,6 @@ from fedgsp.run.drive import Objects
 from fedgsp.run.files import write_whole
 from fedgsp.run.forecast import expected_steps, timed_step
 from fedgsp.run.observers import Observer
-from fedgsp.server import Clustered
 from fedgsp.study.findings import Origin
 from fedgsp.study.grid import parse_grid, points
 from fedgsp.study.grids import GRIDS, LR
@@ -99,7 +98,7 @@ class Lab:
                 growth = Constant(preset.beta)
             elif not isinstance(growth, Singletons):
                 growth = replace(growth, beta=preset.beta)  # type: ignore[type-var]
-            kappa = planner.kappa if isinstance(method.server, Clustered) else preset.kappa_default  # which needs everybody
+            kappa = planner.kappa if getattr(method.server, "needs_everybody", False) else preset.kappa_default
             planner = replace(planner, kappa=kappa, growth=growth)
         return replace(method, local=local, planner=planner)
 

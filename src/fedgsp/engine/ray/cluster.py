@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.machine import cores
 from fedgsp.data.extras import need
 from fedgsp.engine.ray.settings import RaySettings, room
 
@@ -71,8 +73,7 @@ class Cluster:
     def _cpus(self) -> int:
         """For a Ray of our own: what the workers that were asked for need, or what the machine has."""
         each = dict(self._settings.resources).get("CPU", 1.0)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cores if self._settings.workers is None else max(1, round(each * self._settings.workers + 0.5 - 1e-9))
+        return cores() if self._settings.workers is None else max(1, math.ceil(each * self._settings.workers))
 
     def nodes(self) -> dict[str, dict[str, float]]:
         """The resources of the nodes that are alive, by their number."""

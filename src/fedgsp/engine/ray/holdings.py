@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,11 +34,11 @@ class ProvenFile:
     @classmethod
     def of(cls, array: NDArray[Any]) -> ProvenFile | None:
         """The file that an array is mapped from, if it is."""
-        if not (isinstance(array, np.memmap) and array.flags.c_contiguous and isinstance(array.base, mmap.mmap)):
+        handle = ArrayHandle.of_file(array)
+        if handle is None:
             return None
-        path = Path(str(array.filename)).resolve()
-        handle = ArrayHandle(str(path), -1, array.dtype.str, array.shape, int(array.offset))
-        return cls(handle, path.stat().st_size, _proof(path))
+        path = Path(str(handle.path)).resolve()  # another node's working directory is another one
+        return cls(replace(handle, path=str(path)), path.stat().st_size, _proof(path))
 
     def open(self) -> NDArray[Any] | None:
         """The array, if the same file is here."""
