@@ -15,11 +15,19 @@ def own_folder() -> str:
     return tempfile.mkdtemp(prefix="fr-", dir="/tmp")
 
 
-def end(folder: str) -> None:
-    """Kill every process whose RAY_TMPDIR this is (some change what `ps` shows of them) and remove the folder."""
-    mark = f"RAY_TMPDIR={folder}\0".encode()
+def left(folder: str) -> list[int]:
+    """Processes whose RAY_TMPDIR this is (some change what `ps` shows of them)."""
+    mark, found = f"RAY_TMPDIR={folder}\0".encode(), []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if mark in environment.read_bytes() + b"\0":
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+                found.append(int(environment.parent.name))
+    return found
+
+
+def end(folder: str) -> None:
+    """Kill every process of a cluster and remove its folder."""
+    for process in left(folder):
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)

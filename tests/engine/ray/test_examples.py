@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,18 +56,25 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
         **tiny.environment(),
         "PATH": os.pathsep.join([str(stands_in), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1", "RAY_PORT": "26390",
-        "RAY_TMPDIR": (own := rays.own_folder()),
+        "RAY_TMPDIR": (own := rays.own_folder()), "RAY_WAIT": "300",
     }  # fmt: skip
-    run = tmp_path / "run"
+    run, command = tmp_path / "run", ["bash", str(EXAMPLES / "slurm.sh"), str(tmp_path / "run")]
+    options = ["--data", "glyphs:clients=8", "--rounds", "200"]
+    journal, result = run / "journal.jsonl", run / "result.json"
     try:
-        for _ in range(2):  # the second time it has nothing left to do
-            done = subprocess.run(
-                ["bash", str(EXAMPLES / "slurm.sh"), str(run), "--data", "glyphs:clients=8", "--rounds", "60"],
-                env=environment, capture_output=True, text=True, timeout=300, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stdout + done.stderr
+        with (tmp_path / "log").open("w") as log:
+            script = subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
+            while not (journal.exists() and journal.read_text().count("\n") > 2):
+                assert script.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.1)
+            script.terminate()  # as Slurm does before its time limit
+            assert script.wait(240) != 0
+        assert json.loads(result.read_text())["status"] == "interrupted", (tmp_path / "log").read_text()
+        assert not rays.left(own)
+        done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
     finally:
         rays.end(own)
-    facts = json.loads((run / "result.json").read_text())
+    facts = json.loads(result.read_text())
     assert facts["status"] == "finished"
     assert {"worker 0", "worker 1"} <= facts["timings"]["peak_memory"].keys()
