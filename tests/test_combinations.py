@@ -101,9 +101,9 @@ def test_accuracy_of_a_task_without_one_is_refused() -> None:
 
 
 def test_a_disk_without_room_for_a_rounds_results_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedgsp.run import setup
+    from fedgsp.run import checks
 
-    monkeypatch.setattr(setup, "room", lambda: ("/scratch", 1000))
+    monkeypatch.setattr(checks, "room", lambda: ("/scratch", 1000))
     fedgsp.train(named("fedavg"), DATA, rounds=1, workers=0)
     with pytest.raises(InputError, match="the server rule keeps the 3 results of a round in /scratch"):
         fedgsp.train(named("ida"), DATA, rounds=1, workers=0)

@@ -164,11 +164,11 @@ def test_files_of_live_models_come_and_go(tmp_path: Path) -> None:
 
 
 def test_live_models_that_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedgsp.run import setup
+    from fedgsp.run import checks
 
     data = images(clients=6, each=8)
     model_bytes = sum(t.numel() * 4 for t in fedgsp.train("fedavg", data, rounds=1, workers=0).state.model.values())
-    monkeypatch.setattr(setup, "memory_bytes", lambda: 3 * 6 * model_bytes - 1)
+    monkeypatch.setattr(checks, "memory_bytes", lambda: 3 * 6 * model_bytes - 1)
     fedgsp.train(replace(named("feddc"), server=HandOn(period=1)), data, rounds=1, workers=0)
     with pytest.raises(InputError, match="the server holds the live models of all chains between rounds"):
         fedgsp.train("feddc", data, rounds=1, workers=0)

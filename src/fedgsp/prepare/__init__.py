@@ -3,6 +3,7 @@
 from fedgsp.prepare.augment import AugmentMean, AugmentZScore
 from fedgsp.prepare.faug import FAugGAN, FAugOversample
 from fedgsp.prepare.meta import MetaSet
+from fedgsp.prepare.once import Once
 from fedgsp.prepare.pool import PoolData
 from fedgsp.prepare.preparation import Preparation, Prepared, WarmUp
 from fedgsp.prepare.share import ShareData
@@ -14,6 +15,7 @@ __all__ = [
     "FAugGAN",
     "FAugOversample",
     "MetaSet",
+    "Once",
     "PoolData",
     "Preparation",
     "Prepared",

@@ -22,6 +22,7 @@ from fedgsp.data.progress import Progress, silent
 from fedgsp.engine.job import Engine
 from fedgsp.method import Method
 from fedgsp.models import Task
+from fedgsp.prepare import Once
 from fedgsp.run.attendance import Attendance
 from fedgsp.run.clients import ClientFacts
 from fedgsp.run.config import RunConfig
@@ -39,17 +40,18 @@ RESULT_SCHEMA = 1
 
 @dataclass(frozen=True)
 class Objects:
-    """Things given in Python that a configuration can only name: they take its place."""
+    """Things given in Python that a configuration can only name: they take its place; `once` is for many runs on one data."""
 
     data: FederatedData | None = None
     model: Callable[..., nn.Module] | nn.Module | None = None
     task: Task | None = None
     method: Method | None = None
+    once: Once | None = None
 
     def prepare(self, config: RunConfig, progress: Progress = silent) -> Setup:
         """Resolve a configuration with these objects in place; `progress` hears of data that must be converted first."""
         chosen = config if self.method is None else replace(config, method=self.method)
-        return prepare(chosen, data=self.data, model=self.model, task=self.task, progress=progress)
+        return prepare(chosen, data=self.data, model=self.model, task=self.task, once=self.once, progress=progress)
 
 
 @dataclass(frozen=True)

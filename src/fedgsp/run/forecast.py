@@ -14,8 +14,9 @@ from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
 from fedgsp.method import Method
+from fedgsp.run.checks import live_model_bytes
 from fedgsp.run.keeping import disk_bytes, state_bytes
-from fedgsp.run.setup import Setup, live_model_bytes
+from fedgsp.run.setup import Setup
 
 PROCESS_BYTES = 330e6
 """Resident memory of a Python process with torch loaded, before any model or data."""

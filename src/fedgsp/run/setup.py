@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -18,9 +17,8 @@ from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.state import ServerState, Setting
-from fedgsp.core.tensors import Tensors, total_bytes
+from fedgsp.core.tensors import Tensors
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
@@ -28,11 +26,10 @@ from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.bench import ServerBench
 from fedgsp.engine.ray.settings import RaySettings, parse_resources
 from fedgsp.fast import Kernel, Mode, choose
-from fedgsp.method import Method
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
-from fedgsp.parts import kind_of
-from fedgsp.prepare import Prepared, warmed_up
+from fedgsp.prepare import Once, Prepared, warmed_up
+from fedgsp.run.checks import check_bench, check_disk, check_memory, checked_device, live_model_bytes
 from fedgsp.run.config import RunConfig
 from fedgsp.server import Bench, ServerRule
 
@@ -125,9 +122,13 @@ def prepare(
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
+    once: Once | None = None,
     progress: Progress = silent,
 ) -> Setup:
-    """Resolve and check a configuration; objects given in Python take the place of what it names."""
+    """Resolve and check a configuration; objects given in Python take the place of what it names.
+
+    With `once`, a preparation that it made already is not made again.
+    """
     federation = _loaded(config, progress) if data is None else data
     if config.data.validation:
         carved = federation.with_validation(config.data.validation, config.data.seed)
@@ -143,7 +144,7 @@ def prepare(
         raise InputError("too few samples: no client has a training sample.")
     parse_resources(config.engine.resources)
     only_elsewhere = config.engine.name == "ray" and config.method.preparation is None  # else something is trained here too
-    device = _checked_device(config.run.device, only_elsewhere)
+    device = checked_device(config.run.device, only_elsewhere)
     chosen_task = task or (classification() if federation.classes else regression())
     spec = resolve(config.model.name if model is None else model, federation.sample_shape, federation.classes)
     method = config.method
@@ -152,7 +153,7 @@ def prepare(
         raise InputError(f"clients cannot report their training accuracy: the task '{chosen_task.name}' has no such metric.")
     prepared = Prepared(federation)
     if method.preparation is not None:
-        prepared = method.preparation.prepare(federation, roster, config.data.seed)
+        prepared = (once or Once()).prepare(method.preparation, federation, roster, config.data.seed)
     roster = np.concatenate([np.setdiff1d(roster, prepared.set_aside), np.asarray(prepared.at_server, dtype=np.int64)])
     judged = np.setdiff1d(judged, prepared.set_aside)
     seeds = Seeds(config.run.seed)
@@ -169,10 +170,10 @@ def prepare(
     setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
     first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
-    _check_disk(resolved, initial, len(roster))
-    _check_memory(live_model_bytes(resolved, initial, len(roster)))
+    check_disk(resolved, initial, len(roster))
+    check_memory(live_model_bytes(resolved, initial, len(roster)))
     bench = ServerBench(job, prepared.server_rows) if len(prepared.server_rows) else None
-    _check_bench(method, bench)
+    check_bench(method, bench)
     notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
     if method.yields == "none" and len(held_out):
         notes += (f"the {len(held_out)} clients held out have no model, since there is no global one: they are not judged.",)
@@ -186,80 +187,12 @@ def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
     return replace(data, source=config.data.source)
 
 
-def _checked_device(device: str, elsewhere: bool = False) -> str:
-    """A device that is there, or may be there `elsewhere`."""
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise InputError(f"unknown device '{device}'; use cpu, cuda, cuda:N or mps.") from error
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(kind, False) and not (elsewhere and kind in there):
-        raise InputError(
-            f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
-        )
-    return device
-
-
 def _how_clients_train(config: RunConfig, clients: int) -> tuple[bool, bool]:
     """Whether every chain has one client, and whether besides every client trains in every round."""
     rounds = config.run.rounds
     shapes = [config.method.planner.schedule(r, clients) for r in {1, (rounds + 1) // 2, rounds}]
     alone = all(shape.longest == 1 and shape.passes == 1 for shape in shapes)
     return alone, alone and all(shape.trained == clients for shape in shapes)
-
-
-def memory_bytes() -> int:
-    """The machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _check_memory(live: int) -> None:
-    """Several live models must fit in memory."""
-    if live > memory_bytes():
-        raise InputError(
-            f"the server holds the live models of all chains between rounds, up to {live / 1e9:.1f} GB with what is handed "
-            f"to workers, and there are {memory_bytes() / 1e9:.1f} GB of memory; train fewer clients a round (kappa), or a "
-            f"smaller model."
-        )
-
-
-def live_model_bytes(config: RunConfig, model: Tensors, clients: int) -> int:
-    """What several live models take at most: as they were, as they are handed to workers, and as they come back."""
-    live = getattr(config.method.server, "live", None)
-    if live is None:
-        return 0
-    rounds = config.run.rounds
-    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
-    return 3 * int(live(chains)) * total_bytes(model)
-
-
-def _check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
-    """A server rule that keeps all results of a round must have room for them."""
-    if config.method.server.needs != "all":
-        return
-    rounds = config.run.rounds
-    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
-    wanted, (folder, free) = chains * row_bytes(model), room()
-    if wanted > free:
-        raise InputError(
-            f"the server rule keeps the {chains} results of a round in {folder}, {wanted / 1e9:.1f} GB; only "
-            f"{free / 1e9:.1f} GB are free there; free some space, or set TMPDIR to a folder with more."
-        )
-
-
-def _check_bench(method: Method, bench: Bench | None) -> None:
-    """Data on the server and a rule that trains on it go together."""
-    wanted = bool(getattr(method.server, "wants_data", False))
-    if wanted and bench is None:
-        raise InputError(
-            f"the server rule '{kind_of(method.server)}' trains on samples of the server's own, and there are none; give the "
-            f"method a preparation that brings some there, such as 'meta-set'."
-        )
-    if bench is not None and not wanted:
-        raise InputError(
-            f"the preparation '{kind_of(method.preparation)}' brings samples to the server, which the server rule "
-            f"'{kind_of(method.server)}' has no use for; take 'meta', or leave the preparation out."
-        )
 
 
 def _check_model(job: Job) -> frozenset[str]:

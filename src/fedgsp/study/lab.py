@@ -19,6 +19,7 @@ from fedgsp.data import FederatedData
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
+from fedgsp.prepare import Once
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.drive import Objects
 from fedgsp.run.files import write_whole
@@ -73,6 +74,7 @@ class Lab:
     ) -> None:
         self.preset, self.source, self.out, self.methods = preset, source, out, tuple(methods)
         self.data = replace(data, source=source)
+        self._objects = Objects(data=self.data, once=Once())
         self.fingerprint = data.fingerprint
         self.used: dict[str, dict[str, Any]] = {}
         self._clients, self._seeds, self._adjust, self._watch = clients, seeds, adjust, watch
@@ -124,7 +126,7 @@ class Lab:
         self.make_units()
         done = is_done(directory, config.run.rounds)
         watching = self._watch(f"{name}, {config.model.name}, seed {config.run.seed}")
-        found = trace_unit(config, directory, Objects(data=self.data), watching, [] if done else self.legs(config))
+        found = trace_unit(config, directory, self._objects, watching, [] if done else self.legs(config))
         self.used[directory.name] = {"method": name, "model": config.model.name, "seed": config.run.seed,
                                      "rounds": config.run.rounds, "diverged": bool(found.diverged)}  # fmt: skip
         return found
@@ -135,7 +137,7 @@ class Lab:
         config, grid = self._tuning(name, arm)
         watch = self._watch
         found = tune(
-            config, grid, self._tuning_folder(name, config), objects=Objects(data=self.data),
+            config, grid, self._tuning_folder(name, config), objects=self._objects,
             observers=lambda unit: watch(f"tuning {name}: {unit}"),
         )  # fmt: skip
         return Tuned(found.best.point.method, found.best.point.label)
@@ -182,7 +184,7 @@ class Lab:
         """Seconds of one SGD step, measured once for every model and local rule."""
         kind = (config.model.name, type(config.method.local))
         if kind not in self._step_seconds:
-            self._step_seconds[kind] = timed_step(Objects(data=self.data).prepare(config))
+            self._step_seconds[kind] = timed_step(self._objects.prepare(config))
         return self._step_seconds[kind]
 
     def legs(self, config: RunConfig) -> list[int]:
@@ -190,7 +192,7 @@ class Lab:
         steps = self.steps(config)
         if steps < WORTH_TIMING:
             return []
-        seconds = steps * self.step_seconds(config) / max(1, Objects(data=self.data).prepare(config).workers())
+        seconds = steps * self.step_seconds(config) / max(1, self._objects.prepare(config).workers())
         count = math.ceil(seconds / LONGEST_UNIT)
         ends = (round(config.run.rounds * leg / count) for leg in range(1, count))
         every = config.run.eval_every

@@ -21,6 +21,7 @@ from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
+from fedgsp.prepare import Once
 from fedgsp.run.config import RunConfig
 from fedgsp.run.drive import Objects
 from fedgsp.run.files import write_whole
@@ -104,6 +105,7 @@ def tune(
     if not seeds:
         raise InputError("tuning needs at least one seed.")
     judged = _on_validation(config)
+    objects = replace(objects, once=objects.once or Once())
     all_points = list(points(axes, config.method))
     first = objects.prepare(replace(judged, method=all_points[0].method))  # refuses what makes no sense before anything starts
     if first.data.validation.sizes[first.judged].sum() == 0:

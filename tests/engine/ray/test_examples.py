@@ -58,12 +58,12 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
         "SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1", "RAY_PORT": "26390",
         "RAY_TMPDIR": (own := rays.own_folder()), "RAY_WAIT": "300",
     }  # fmt: skip
-    run, command = tmp_path / "run", ["bash", str(EXAMPLES / "slurm.sh"), str(tmp_path / "run")]
+    run, sbatch = tmp_path / "run", ["bash", str(EXAMPLES / "slurm.sh"), str(tmp_path / "run")]
     options = ["--data", "glyphs:clients=8", "--rounds", "200"]
     journal, result = run / "journal.jsonl", run / "result.json"
     try:
         with (tmp_path / "log").open("w") as log:
-            script = subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
+            script = subprocess.Popen([*sbatch, *options], env=environment, stdout=log, stderr=log)
             while not (journal.exists() and journal.read_text().count("\n") > 2):
                 assert script.poll() is None, (tmp_path / "log").read_text()
                 time.sleep(0.1)
@@ -71,7 +71,7 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
             assert script.wait(240) != 0
         assert json.loads(result.read_text())["status"] == "interrupted", (tmp_path / "log").read_text()
         assert not rays.left(own)
-        done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run([*sbatch, *options], env=environment, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     finally:
         rays.end(own)

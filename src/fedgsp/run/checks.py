@@ -1,0 +1,83 @@
+"""What a run needs of the machine and of its own parts, asked before anything is written."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from fedgsp.core.errors import InputError
+from fedgsp.core.spool import room, row_bytes
+from fedgsp.core.tensors import Tensors, total_bytes
+from fedgsp.method import Method
+from fedgsp.parts import kind_of
+from fedgsp.run.config import RunConfig
+from fedgsp.server import Bench
+
+
+def checked_device(device: str, elsewhere: bool = False) -> str:
+    """A device that is there, or may be there `elsewhere`."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise InputError(f"unknown device '{device}'; use cpu, cuda, cuda:N or mps.") from error
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(kind, False) and not (elsewhere and kind in there):
+        raise InputError(
+            f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
+        )
+    return device
+
+
+def memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(live: int) -> None:
+    """Several live models must fit in memory."""
+    if live > memory_bytes():
+        raise InputError(
+            f"the server holds the live models of all chains between rounds, up to {live / 1e9:.1f} GB with what is handed "
+            f"to workers, and there are {memory_bytes() / 1e9:.1f} GB of memory; train fewer clients a round (kappa), or a "
+            f"smaller model."
+        )
+
+
+def live_model_bytes(config: RunConfig, model: Tensors, clients: int) -> int:
+    """What several live models take at most: as they were, as they are handed to workers, and as they come back."""
+    live = getattr(config.method.server, "live", None)
+    if live is None:
+        return 0
+    rounds = config.run.rounds
+    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+    return 3 * int(live(chains)) * total_bytes(model)
+
+
+def check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
+    """A server rule that keeps all results of a round must have room for them."""
+    if config.method.server.needs != "all":
+        return
+    rounds = config.run.rounds
+    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+    wanted, (folder, free) = chains * row_bytes(model), room()
+    if wanted > free:
+        raise InputError(
+            f"the server rule keeps the {chains} results of a round in {folder}, {wanted / 1e9:.1f} GB; only "
+            f"{free / 1e9:.1f} GB are free there; free some space, or set TMPDIR to a folder with more."
+        )
+
+
+def check_bench(method: Method, bench: Bench | None) -> None:
+    """Data on the server and a rule that trains on it go together."""
+    wanted = bool(getattr(method.server, "wants_data", False))
+    if wanted and bench is None:
+        raise InputError(
+            f"the server rule '{kind_of(method.server)}' trains on samples of the server's own, and there are none; give the "
+            f"method a preparation that brings some there, such as 'meta-set'."
+        )
+    if bench is not None and not wanted:
+        raise InputError(
+            f"the preparation '{kind_of(method.preparation)}' brings samples to the server, which the server rule "
+            f"'{kind_of(method.server)}' has no use for; take 'meta', or leave the preparation out."
+        )
