@@ -13,14 +13,16 @@ demo: $(STAMP)
 test: lint types boundaries
 	$(BIN)/pytest -m "not slow"
 
-# Real deployments mostly wait, so they and the mutations run beside the rest; what they say comes at the end.
+# Real deployments and killed runs mostly wait, so they and the mutations run beside the rest; what they say comes at the end.
+# Coverage is that of the fast tests and of the deployments: counting lines takes a third more time.
 BESIDE := $(VENV)/beside
 test-all: lint types boundaries browser network
 	mkdir -p $(BESIDE) && rm -f .coverage $(BESIDE)/*
-	{ COVERAGE_FILE=$(BESIDE)/coverage $(BIN)/pytest -m deployment --cov --cov-report= && $(BIN)/python tests/mutations.py; } \
+	{ COVERAGE_FILE=$(BESIDE)/coverage $(BIN)/pytest -m beside --durations=12 --cov --cov-report= && $(BIN)/python tests/mutations.py; } \
 	  > $(BESIDE)/log 2>&1 & beside=$$!; \
-	$(BIN)/pytest -m "not deployment" --cov --cov-report=; here=$$?; \
-	wait $$beside; there=$$?; cat $(BESIDE)/log; exit $$((here + there))
+	$(BIN)/pytest -m "not slow" --durations=12 --cov --cov-report=; fast=$$?; \
+	$(BIN)/pytest -m "slow and not beside" --durations=12; slow=$$?; \
+	wait $$beside; there=$$?; cat $(BESIDE)/log; exit $$((fast + slow + there))
 	$(BIN)/coverage combine --quiet --append $(BESIDE)/coverage
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=90
 

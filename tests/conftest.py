@@ -10,10 +10,10 @@ import torch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests of deployments are told apart: they wait for processes most of the time."""
+    """Slow tests of deployments and of killed runs are told apart: they wait for processes most of the time."""
     for item in items:
-        if item.get_closest_marker("slow") and "deploy" in item.path.parts:
-            item.add_marker("deployment")
+        if item.get_closest_marker("slow") and {"deploy", "run"} & set(item.path.relative_to(item.config.rootpath).parts):
+            item.add_marker("beside")
 
 
 @pytest.fixture(autouse=True, scope="session")
