@@ -31,6 +31,14 @@ def test_png_and_svg_are_the_same_each_time(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_what_bars_say_on_top_is_a_plain_number(tmp_path: Path) -> None:
+    bars = Bars("t", "", "y", ["a", "b"], [("", [3784.2, 0.12345])])
+    _, vector = draw_picture(Picture("bars", "Bars.", [[bars]]), tmp_path)
+    text = vector.read_text()
+    assert ">3,784<" in text
+    assert ">0.123<" in text
+
+
 def test_colours_can_be_told_apart() -> None:
     """Okabe and Ito's, each once: no red beside green of the same lightness."""
     assert len(set(COLOURS)) == len(COLOURS)

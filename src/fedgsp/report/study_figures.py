@@ -136,7 +136,8 @@ class Bars:
         if any(self.errors):
             axes.errorbar(range(len(self.labels)), bottom, yerr=self.errors, fmt="none", ecolor="black", capsize=4)
         for at, total in enumerate(bottom):
-            axes.annotate(f"{total:.3g}", (at, total), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+            told = f"{total:,.0f}" if total >= 1000 else f"{total:.3g}"
+            axes.annotate(told, (at, total), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
         axes.margins(y=0.12)
         if len(self.labels) > 5 and max(map(len, self.labels)) > 5:
             axes.set_xticks(range(len(self.labels)), self.labels, rotation=40, ha="right", rotation_mode="anchor")
