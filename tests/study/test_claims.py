@@ -64,6 +64,15 @@ class TestJudges:
         assert judges.loss_rises({judges.FIXED: risen, judges.SHUFFLED: flat})[1] == "holds for one order only"
         assert judges.loss_rises({judges.FIXED: flat, judges.SHUFFLED: flat})[1] == FAILS
 
+    def test_one_seed_is_said_with_the_verdict(self) -> None:
+        def facts(seeds: int, lead: float) -> dict[str, Any]:
+            ends = {"FedAvg": 0.7, "NaiveGSP": 0.7 + lead, judges.FIXED: 0.7, judges.SHUFFLED: 0.7, "FedGSP": 0.7}
+            return {"m": {"rounds": 9, "seeds": seeds, "methods": {n: {"accuracy": [a] * seeds} for n, a in ends.items()}}}
+
+        judge = judges.gap("NaiveGSP", "FedAvg", 0.05)
+        assert [v.verdict for v in judge(facts(1, 0.05))] == ["holds (one seed, so noise is not ruled out)"]
+        assert [v.verdict for v in judge(facts(3, 0.05))] == [HOLDS]
+
     def test_moderate_means_inside_the_grid(self) -> None:
         grid = [[a, b, 1.0] for a in (1, 2, 3) for b in (5, 10, 20)]
         best = {"alpha": 2, "beta": 10, "loss": 0.5, "grid": grid, "alpha_inside": True, "beta_inside": True}

@@ -136,12 +136,16 @@ class Bars:
         if any(self.errors):
             axes.errorbar(range(len(self.labels)), bottom, yerr=self.errors, fmt="none", ecolor="black", capsize=4)
         for at, total in enumerate(bottom):
-            told = f"{total:,.0f}" if total >= 1000 else f"{total:.3g}"
-            axes.annotate(told, (at, total), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+            axes.annotate(brief(total), (at, total), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
         axes.margins(y=0.12)
         if len(self.labels) > 5 and max(map(len, self.labels)) > 5:
             axes.set_xticks(range(len(self.labels)), self.labels, rotation=40, ha="right", rotation_mode="anchor")
         axes.grid(axis="y", alpha=0.3)
+
+
+def brief(value: float) -> str:
+    """Three significant digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _plain_log(axis: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.report.study_figures import brief
 from fedgsp.study.curves import curves_picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.finished import Finished
@@ -22,7 +23,7 @@ from fedgsp.study.journals import evaluated, final, worst_decile
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.presets import Arm
-from fedgsp.study.tables import Column, Table, brief, bytes_, number, percent
+from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import mean_or_none, reached
 from fedgsp.study.units import Trace
 

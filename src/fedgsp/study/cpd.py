@@ -16,10 +16,10 @@ import numpy as np
 from fedgsp.core.seeds import Seeds
 from fedgsp.plan import ICG, Balanced, GroupEstimator, Random, distributions, group_sums, pairwise_cpd
 from fedgsp.plan.divergence import CpdKind
-from fedgsp.report.study_figures import Boxes, Picture
+from fedgsp.report.study_figures import Boxes, Picture, brief
 from fedgsp.study.findings import Findings
 from fedgsp.study.lab import Lab
-from fedgsp.study.tables import Column, Table, brief, percent
+from fedgsp.study.tables import Column, Table, percent
 
 TITLE = "Class probability distance (CPD) between clients and between groups"
 READINGS: tuple[CpdKind, ...] = ("label", "point")

@@ -12,13 +12,13 @@ from statistics import fmean
 from typing import Any
 
 from fedgsp.method import Method
-from fedgsp.report.study_figures import Line, Lines, Picture
+from fedgsp.report.study_figures import Line, Lines, Picture, brief
 from fedgsp.study.findings import Findings
 from fedgsp.study.journals import LAST, evaluated, final
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate
 from fedgsp.study.presets import Arm
-from fedgsp.study.tables import Column, Table, brief, bytes_, bytes_unit, number, percent, time_unit_of
+from fedgsp.study.tables import Column, Table, bytes_, bytes_unit, number, percent, time_unit_of
 from fedgsp.study.units import Trace
 
 TITLE = "FedAvg, NaiveGSP, NaiveGSP+ICG and FedGSP over the rounds"

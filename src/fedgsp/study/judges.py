@@ -30,6 +30,7 @@ Judge = Callable[[Facts], Sequence[Verdict]]
 FIXED, SHUFFLED = "NaiveGSP+ICG, fixed order", "NaiveGSP+ICG, shuffled"
 RISE = 0.02
 """A loss that ends this much (a fiftieth) above its least, both smoothed, has risen."""
+ONE_SEED = " (one seed, so noise is not ruled out)"
 SETTINGS = (("paper", "one learning rate"), ("tuned", "tuned"))
 
 
@@ -64,8 +65,10 @@ def each_model(judge: Callable[[dict[str, Any]], tuple[str, str]]) -> Judge:
         for model, told in facts.items():
             methods = told["methods"]
             lacking = [name for name in ("FedAvg", "NaiveGSP", FIXED, SHUFFLED, "FedGSP") if name not in methods]
-            ours = (f"{lacking[0]} diverged", UNCLEAR) if lacking else judge(methods)
-            found.append(Verdict(f"{model}, {told['rounds']} rounds, {told['seeds']} seed(s)", *ours))
+            shown, verdict = (f"{lacking[0]} diverged", UNCLEAR) if lacking else judge(methods)
+            if told["seeds"] == 1 and verdict != UNCLEAR:
+                verdict += ONE_SEED
+            found.append(Verdict(f"{model}, {told['rounds']} rounds, {told['seeds']} seed(s)", shown, verdict))
         return found
 
     return all_models

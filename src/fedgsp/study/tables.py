@@ -24,11 +24,6 @@ def number(digits: int = 0) -> Callable[[float], str]:
     return lambda value: f"{value:,.{digits}f}"
 
 
-def brief(value: float) -> str:
-    """Three significant digits."""
-    return f"{value:.3g}"
-
-
 def bytes_unit(largest: float) -> tuple[float, str]:
     """(how many bytes, the unit) in which up to so many are best told."""
     return (1e9, "GB") if largest >= 1e9 else (1e6, "MB")
