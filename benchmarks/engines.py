@@ -40,7 +40,7 @@ def main() -> None:
     cluster = Cluster(RaySettings(workers=3))
     print(f"starting Ray: {time.perf_counter() - began:.1f} s")
     print("| model | chains | engine | ms a hop beside training | ms of training a hop |\n| --- | --- | --- | --- | --- |")
-    for model, megabytes in (("small_cnn", 0.1), ("leaf_cnn", 26.4)):
+    for model, megabytes in (("small_cnn", 0.05), ("leaf_cnn", 26.4)):
         config = RunConfig(data=DataSection(f"glyphs:clients={CLIENTS}"), model=ModelSection(model), method=named("fedavg"))
         setup = Objects().prepare(config)
         shapes = {

@@ -100,6 +100,15 @@ def test_accuracy_of_a_task_without_one_is_refused() -> None:
         fedgsp.train(named("ida-intrac"), numbers, lambda: nn.Linear(2, 1), rounds=1, workers=0)
 
 
+def test_more_chains_than_can_be_summed_exactly_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedgsp.run import checks
+
+    monkeypatch.setattr(checks, "MOST_ADDENDS_BITS", 1)
+    with pytest.raises(InputError, match=r"a round of 3 chains cannot be summed exactly, 2 can; .*groups, as fedgsp does"):
+        fedgsp.train(named("fedavg"), DATA, rounds=1, workers=0)
+    fedgsp.train(named("cwt"), DATA, rounds=1, workers=0)
+
+
 def test_a_disk_without_room_for_a_rounds_results_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedgsp.run import checks
 

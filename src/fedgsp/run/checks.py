@@ -8,6 +8,7 @@ import torch
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.spool import room, row_bytes
+from fedgsp.core.sums import MOST_ADDENDS_BITS
 from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.method import Method
 from fedgsp.parts import kind_of
@@ -49,17 +50,30 @@ def live_model_bytes(config: RunConfig, model: Tensors, clients: int) -> int:
     live = getattr(config.method.server, "live", None)
     if live is None:
         return 0
+    return 3 * int(live(most_chains(config, clients))) * total_bytes(model)
+
+
+def most_chains(config: RunConfig, clients: int) -> int:
+    """Chains of the largest round: of the first, the last or one between."""
     rounds = config.run.rounds
-    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
-    return 3 * int(live(chains)) * total_bytes(model)
+    return max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+
+
+def check_addends(config: RunConfig, clients: int) -> None:
+    """Sums are exact for so many results and no more."""
+    chains, most = most_chains(config, clients), 2**MOST_ADDENDS_BITS
+    if chains > most:
+        raise InputError(
+            f"a round of {chains:,} chains cannot be summed exactly, {most:,} can; train fewer clients a round (kappa), or put "
+            f"them in groups, as fedgsp does."
+        )
 
 
 def check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
     """A server rule that keeps all results of a round must have room for them."""
     if config.method.server.needs != "all":
         return
-    rounds = config.run.rounds
-    chains = max(config.method.planner.schedule(r, clients).sampled for r in {1, (rounds + 1) // 2, rounds})
+    chains = most_chains(config, clients)
     wanted, (folder, free) = chains * row_bytes(model), room()
     if wanted > free:
         raise InputError(

@@ -63,7 +63,7 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class EngineSection:
-    """Where chains run: on this machine, or on a Ray cluster (see docs/scale.md). Never decides a bit.
+    """Where chains run: on this machine, or on a Ray cluster (see docs/ray.md). Never decides a bit.
 
     `address` is a cluster's (none: RAY_ADDRESS, else a Ray on this machine), `resources` what one worker takes of it, `data`
     how samples get to the workers.

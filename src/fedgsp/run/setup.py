@@ -29,7 +29,7 @@ from fedgsp.fast import Kernel, Mode, choose
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
 from fedgsp.prepare import Once, Prepared, warmed_up
-from fedgsp.run.checks import check_bench, check_disk, check_memory, checked_device, live_model_bytes
+from fedgsp.run.checks import check_addends, check_bench, check_disk, check_memory, checked_device, live_model_bytes
 from fedgsp.run.config import RunConfig
 from fedgsp.server import Bench, ServerRule
 
@@ -170,6 +170,7 @@ def prepare(
     setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
     first = method.server.init(initial, setting)
     resolved = replace(config, model=replace(config.model, name=spec.name))
+    check_addends(resolved, len(roster))
     check_disk(resolved, initial, len(roster))
     check_memory(live_model_bytes(resolved, initial, len(roster)))
     bench = ServerBench(job, prepared.server_rows) if len(prepared.server_rows) else None
