@@ -47,10 +47,10 @@ def show(lab: Lab, found: Gathered) -> Findings:
     notes = [
         f"Test accuracy in per cent as LEAF weighs it, {arm.model}: the mean of the last {LAST} evaluations within the budget, "
         f"± 95 % interval over {len(lab.seeds(arm))} seed(s). Left of each pair: the paper's learning rate "
-        f"({lab.preset.lr:g}) and the method's defaults; right: the best of its grid on validation samples "
-        f"({lab.preset.tune_rounds} rounds, seed 0). The budgets of serial steps and of traffic are what the thriftiest method "
-        f"with one global model takes in {arm.rounds} rounds; - where a method's first round alone takes more, or all "
-        f"its rounds less."
+        f"({lab.preset.lr:g}), kappa {lab.preset.kappa_default:g} for clients or groups that are sampled from all, else the "
+        f"method's defaults; right: the best of its grid on validation samples ({lab.preset.tune_rounds} rounds, seed 0). "
+        f"The budgets of serial steps and of traffic are what the thriftiest method with one global model takes in "
+        f"{arm.rounds} rounds; - where a method's first round alone takes more, or all its rounds less."
     ]
     for setting, words, traces in (("paper", "one learning rate for all", found.paper), ("tuned", "tuned", found.tuned)):
         pairs = list(zip(BUDGETS, budgets, strict=True))
