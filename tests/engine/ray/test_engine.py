@@ -60,8 +60,14 @@ def on_ray(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("ray_here")
-@pytest.mark.parametrize("data", ["store", "shards"])
-@pytest.mark.parametrize("method", ["fedgsp", "fedavg", "scaffold"])
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [
+        ("fedgsp", "store"), ("scaffold", "shards"),
+        *(pytest.param(*pair, marks=pytest.mark.slow)
+          for pair in [("fedgsp", "shards"), ("fedavg", "store"), ("fedavg", "shards"), ("scaffold", "store")]),
+    ],
+)  # fmt: skip
 def test_the_same_bits_as_the_local_engine(method: str, data: str, tmp_path: Path) -> None:
     common: dict[str, Any] = {"method": method, "data": DATA, "rounds": 2}
     local = fedgsp.train(**common, workers=0)
