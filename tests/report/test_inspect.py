@@ -49,6 +49,18 @@ def test_the_numbers() -> None:
     assert effective(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist() == pytest.approx([2.0, 1.0])
 
 
+def test_clients_that_chance_does_not_explain_are_counted_whatever_the_mean() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.ones(20))
+    by_chance = rng.multinomial(rng.integers(10, 200, 2000), np.broadcast_to(p, (2000, 20)))
+    assert scale(by_chance).beyond <= 8  # two are to be expected
+    alike = np.tile(np.round(100 * p).astype(np.int64), (80, 1))  # more alike than chance
+    one_class = np.zeros((7, 20), dtype=np.int64)
+    one_class[:, int(np.argmin(p))] = 30
+    found = scale(np.concatenate([alike, one_class]))
+    assert (found.place, found.beyond) == (0.0, 7)
+
+
 def test_an_inspection() -> None:
     data = from_arrays(X[:60], Y[:60] % 3, np.arange(60) % 4, classes=5)
     found = inspect(data)

@@ -50,10 +50,11 @@ def _scale(console: Console, found: Inspection) -> None:
     skew = found.skew
     like = f", like a Dirichlet({skew.alpha:.2g}) partition" if skew.alpha is not None else ""
     if skew.emd <= skew.emd_iid:
-        like = ", no more than chance"
+        like = ", on average no more than chance"
     console.print(
         f"label skew {100 * skew.place:.0f} of 100{like} (weighted mean EMD {skew.emd:.2f}; i.i.d. clients of these sizes: "
-        f"{skew.emd_iid:.2f})",
+        f"{skew.emd_iid:.2f}); {skew.beyond:,} of {found.clients:,} clients are further from the population than chance "
+        f"explains",
         soft_wrap=True,
     )
     line = ["─"] * (WIDTH + 1)

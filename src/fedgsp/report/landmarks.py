@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.plan.divergence import mean_emd
+from fedgsp.plan.divergence import distributions, mean_emd
+from fedgsp.plan.divergence import emd as emd_to
 
 FEMNIST_PLACE = 0.097
 """Of the whole of LEAF's FEMNIST, from the class frequencies and sizes of its two kinds of writers (SPECS 12.3), by this very
@@ -22,10 +23,17 @@ ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 CLIENTS_DRAWN = 400
 """Few clients are drawn several times over, many are sampled: landmarks are to be steady and quick."""
 
+SIZES_TRIED, SIZE_DRAWN = 32, 1000
+"""For what chance does to clients of some size: so many sizes, so many clients of each."""
+
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a federation stands between i.i.d. (0) and one class a client (1)."""
+    """Where a federation stands between i.i.d. (0) and one class a client (1).
+
+    `place` is of the mean; `beyond` clients are further from the population than chance explains, whatever the mean is: in
+    FEMNIST most writers filled in the same form, and are more alike than chance, while some wrote digits only.
+    """
 
     emd: float
     emd_iid: float
@@ -33,6 +41,7 @@ class Scale:
     place: float
     alpha: float | None
     landmarks: dict[str, float]
+    beyond: int
 
 
 def scale(counts: NDArray[np.int64]) -> Scale:
@@ -55,7 +64,16 @@ def scale(counts: NDArray[np.int64]) -> Scale:
     named |= {f"Dirichlet({alpha:g})": place(dealt[alpha]) for alpha in (1.0, 0.1)}
     named["one class a client"] = 1.0
     alpha = _alpha(emd, list(dealt.values())) if place(emd) > 0 else None
-    return Scale(emd, iid, one_class, place(emd), alpha, named)
+    return Scale(emd, iid, one_class, place(emd), alpha, named, _beyond_chance(present, p, rng))
+
+
+def _beyond_chance(counts: NDArray[np.int64], p: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """Clients (K, F) whose EMD is above that of all but one in a thousand i.i.d. clients of their size, or a little less."""
+    sizes = counts.sum(axis=1)
+    steps = np.unique(np.quantile(sizes, np.linspace(0, 1, SIZES_TRIED), method="lower"))
+    far = [np.quantile(emd_to(distributions(rng.multinomial(size, p, SIZE_DRAWN)), p), 1 - 1 / SIZE_DRAWN) for size in steps]
+    bound = np.asarray(far)[np.searchsorted(steps, sizes, side="right") - 1]
+    return int((emd_to(distributions(counts), p) > bound).sum())
 
 
 def _sizes(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
