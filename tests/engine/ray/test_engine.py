@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 import tiny
 from faulty import Dies, Raises
+from ray._private import ray_constants
 
 import fedgsp
 from fedgsp.client import SGD
 from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.engine.job import EngineEvent, WorkerLost
-from fedgsp.engine.ray.cluster import Cluster
+from fedgsp.engine.ray.cluster import LOOPBACK, QUIET, Cluster
 from fedgsp.engine.ray.settings import RaySettings
 from fedgsp.method import Method
 from fedgsp.plan import Grouped, Random, Singletons
@@ -33,8 +34,10 @@ DATA = "glyphs:clients=8"
 
 @pytest.fixture(scope="module")
 def ray_here() -> Iterator[Cluster]:
-    """One Ray for all of these tests: an engine uses the one that it finds."""
+    """One Ray for all of these tests: an engine uses the one that it finds. Nothing of it stays in this process."""
     cluster = Cluster(RaySettings(workers=2))
+    assert not {*QUIET, LOOPBACK} & set(os.environ)
+    assert ray_constants.ENABLE_RAY_CLUSTER
     yield cluster
     cluster.close()
 

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,13 +33,13 @@ class Cluster:
     """A connection to Ray; what it started itself it stops itself."""
 
     def __init__(self, settings: RaySettings) -> None:
-        for name, value in {**QUIET, LOOPBACK: "1" if _address(settings) else "0"}.items():
-            os.environ.setdefault(name, value)
-        self.ray: Any = need("ray", "ray", "--engine ray")
+        with _told(QUIET):
+            self.ray: Any = need("ray", "ray", "--engine ray")
         self._settings = settings
         self._ours = False
         if not self.ray.is_initialized():
-            with _own_signals():
+            several = _address(settings) is not None
+            with _own_signals(), _told({**QUIET, LOOPBACK: str(int(several))}), _clusters(self.ray, several):
                 self._connect()
             self._ours = True
         if settings.workers is None and self.capacity() == 0:
@@ -56,9 +56,6 @@ class Cluster:
             except (OSError, RuntimeError, ValueError) as error:
                 raise InputError(f"there is no Ray cluster at '{address}' to connect to: {_first_line(error)}.") from error
             return
-        constants = getattr(self.ray._private, "ray_constants", None)
-        if constants is not None and hasattr(constants, "ENABLE_RAY_CLUSTER"):  # should Ray have been imported before
-            constants.ENABLE_RAY_CLUSTER = False
         amounts = {name: amount for name, amount in self._settings.resources if name not in ("CPU", "GPU", "memory")}
         self.ray.init(
             address="local",
@@ -131,6 +128,33 @@ def _knock(address: str) -> None:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+@contextmanager
+def _told(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment, where they are not set, for what Ray reads and starts now; nobody else is to find them."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _clusters(ray: Any, several: bool) -> Iterator[None]:
+    """The same switch as LOOPBACK in this process, where Ray has read its variable already."""
+    constants: Any = getattr(ray._private, "ray_constants", None)
+    before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
+    if before is None:
+        yield
+        return
+    constants.ENABLE_RAY_CLUSTER = several
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager
