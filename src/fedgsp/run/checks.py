@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.machine import memory_bytes
 from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.sums import MOST_ADDENDS_BITS
 from fedgsp.core.tensors import Tensors, total_bytes
@@ -28,11 +27,6 @@ def checked_device(device: str, elsewhere: bool = False) -> str:
             f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
         )
     return device
-
-
-def memory_bytes() -> int:
-    """The machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_memory(live: int) -> None:

@@ -21,10 +21,9 @@ from fedgsp.study.verdicts import Verdict
 
 NOT_YET = "not measured yet"
 REMARKS = "remarks.toml"
-
 STAND_IN = (
-    " Where it says small_cnn, the paper's network, leaf_cnn, was out of reach for the number of runs: a step of it takes some "
-    "twenty times as long."
+    " Where it says small_cnn, the paper's network, leaf_cnn, was out of reach for the number of runs (what a step "
+    "takes: docs/studies.md)."
 )
 
 

@@ -35,8 +35,9 @@ DATA = "glyphs:clients=8"
 @pytest.fixture(scope="module")
 def ray_here() -> Iterator[Cluster]:
     """One Ray for all of these tests: an engine uses the one that it finds. Nothing of it stays in this process."""
+    before = {name: os.environ.get(name) for name in (*QUIET, LOOPBACK)}
     cluster = Cluster(RaySettings(workers=2))
-    assert not {*QUIET, LOOPBACK} & set(os.environ)
+    assert {name: os.environ.get(name) for name in before} == before
     assert ray_constants.ENABLE_RAY_CLUSTER
     yield cluster
     cluster.close()

@@ -64,8 +64,10 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
     try:
         with (tmp_path / "log").open("w") as log:
             script = subprocess.Popen([*sbatch, *options], env=environment, stdout=log, stderr=log)
+            deadline = time.monotonic() + 600
             while not (journal.exists() and journal.read_text().count("\n") > 2):
                 assert script.poll() is None, (tmp_path / "log").read_text()
+                assert time.monotonic() < deadline, (tmp_path / "log").read_text()
                 time.sleep(0.1)
             script.terminate()  # as Slurm does before its time limit
             assert script.wait(240) != 0
