@@ -113,16 +113,17 @@ def _build(compiler: str, target: Path) -> None:
 def _declared(code: ctypes.CDLL) -> ctypes.CDLL:
     pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
     number = ctypes.c_int
-    code.fedgsp_new.argtypes, code.fedgsp_new.restype = [pointer, number, number, number], pointer
+    code.fedgsp_new.argtypes, code.fedgsp_new.restype = [pointer, number, whole, number], pointer
+    code.fedgsp_bytes.argtypes, code.fedgsp_bytes.restype = [pointer, number, whole, number], whole
     code.fedgsp_free.argtypes, code.fedgsp_free.restype = [pointer], None
     code.fedgsp_begin.argtypes, code.fedgsp_begin.restype = [pointer, pointer, pointer], None
     code.fedgsp_end.argtypes, code.fedgsp_end.restype = [pointer], number
-    code.fedgsp_train.argtypes = [pointer, pointer, pointer, whole, whole, number, real, real, real, real]
-    code.fedgsp_train_rows.argtypes = [pointer, pointer, pointer, pointer, whole, number, real, real, real, real]
+    code.fedgsp_train.argtypes = [pointer, pointer, pointer, whole, whole, whole, real, real, real, real]
+    code.fedgsp_train_rows.argtypes = [pointer, pointer, pointer, pointer, whole, whole, real, real, real, real]
     code.fedgsp_train.restype = code.fedgsp_train_rows.restype = ctypes.c_double
     code.fedgsp_fetch.argtypes, code.fedgsp_fetch.restype = [pointer, pointer, whole, pointer], None
     code.fedgsp_forward.argtypes, code.fedgsp_forward.restype = [pointer, pointer, whole, whole, pointer], None
-    code.fedgsp_loss.argtypes, code.fedgsp_loss.restype = [pointer, pointer, whole, pointer, number], ctypes.c_double
-    code.fedgsp_backward.argtypes = [pointer, pointer, number, real, real, real, real, pointer]
+    code.fedgsp_loss.argtypes, code.fedgsp_loss.restype = [pointer, pointer, whole, pointer, whole], ctypes.c_double
+    code.fedgsp_backward.argtypes = [pointer, pointer, whole, real, real, real, real, pointer]
     code.fedgsp_backward.restype = None
     return code

@@ -61,7 +61,7 @@ typedef struct {
     uint8_t *where;             /* batch of positions in the pool's window, DEAD without gradient */
     float *fwd, *bwd;           /* packed weights: (tap, cout) and (cout, tap) */
     Active *active;             /* (cout, batch * oh * ow) */
-    int32_t *counts;
+    int64_t *counts;             /* entries of each list; of a linear layer, the rows that have a gradient */
     float *w, *b;               /* torch's weights */
     const float *aw, *ab;       /* a constant that every step adds `pull` times, or NULL */
     float *packed_anchor;
@@ -77,10 +77,16 @@ typedef struct { /* where samples lie and what is done to them first; mirrored i
 } Samples;
 
 typedef struct {
-    int n, batch;
+    int n;
+    int64_t batch;
     Node *nodes;
     float *scratch; /* one sample's outputs before the pool */
     float *samples; /* a batch of samples on their way from where they are kept */
+    float *bias;    /* one layer's, padded */
+    float *g, *step; /* gradients of ROWS rows of outputs for a batch, and the same times the learning rate */
+    Active *here;   /* one pixel's outputs that have a gradient */
+    int64_t bytes;  /* of all that is owned */
+    int counting;   /* nothing is allocated: only `bytes` are wanted */
     void **owned;
     int n_owned;
 } Net;
@@ -97,8 +103,10 @@ INLINE float total(vec v) {
     return part[0];
 }
 
-static void *own(Net *net, size_t bytes) {
+static void *own(Net *net, int64_t bytes) {
     void *p = NULL;
+    net->bytes += bytes + 64;
+    if (net->counting) return net;
     if (posix_memalign(&p, 64, bytes + 64)) return NULL;
     memset(p, 0, bytes + 64);
     net->owned[net->n_owned++] = p;
@@ -113,16 +121,9 @@ void fedgsp_free(Net *net) {
     free(net);
 }
 
-/* `deep`: whether the gradient of the inputs is wanted as well (of a first layer that is linear) */
-Net *fedgsp_new(const Layer *layers, int n, int batch, int deep) {
-    Net *net = calloc(1, sizeof *net);
-    if (!net) return NULL;
-    net->n = n;
-    net->batch = batch;
-    net->nodes = calloc(n, sizeof *net->nodes);
-    net->owned = calloc(12 * n + 2, sizeof *net->owned);
-    if (!net->nodes || !net->owned) goto fail;
-    size_t scratch = 0;
+/* lay the buffers out; `deep`: whether the gradient of the inputs is wanted as well (of a first layer that is linear) */
+static int lay_out(Net *net, const Layer *layers, int n, int64_t batch, int deep) {
+    int64_t scratch = 0, channels = LANES;
     for (int i = 0; i < n; i++) {
         Node *o = &net->nodes[i];
         const Layer *s = &layers[i];
@@ -139,32 +140,54 @@ Net *fedgsp_new(const Layer *layers, int n, int batch, int deep) {
             o->uw = o->ow * s->pool;
             o->in = (int64_t)high * wide * o->cip;
             o->out = (int64_t)o->oh * o->ow * o->cop;
-            const int64_t taps = (int64_t)s->kh * o->line, pooled = (int64_t)batch * o->oh * o->ow;
-            if (!(o->x = own(net, 4 * (batch * o->in + LANES)))) goto fail;
-            if (i && !(o->dx = own(net, 4 * (batch * o->in + LANES)))) goto fail;
-            if (last_conv && (!(o->y = own(net, 4 * batch * o->out)) || !(o->dy = own(net, 4 * batch * o->out)))) goto fail;
-            if (!(o->where = own(net, batch * o->out))) goto fail;
-            if (!(o->fwd = own(net, 4 * taps * o->cop)) || !(o->bwd = own(net, 4 * taps * o->cop))) goto fail;
-            if (!(o->packed_anchor = own(net, 4 * taps * o->cop))) goto fail;
-            if (!(o->active = own(net, sizeof(Active) * o->cop * pooled)) || !(o->counts = own(net, 4 * o->cop))) goto fail;
-            const size_t need = 4 * (size_t)o->uh * o->uw * o->cop;
+            const int64_t taps = (int64_t)s->kh * o->line, pooled = batch * o->oh * o->ow;
+            if (!(o->x = own(net, 4 * (batch * o->in + LANES)))) return 0;
+            if (i && !(o->dx = own(net, 4 * (batch * o->in + LANES)))) return 0;
+            if (last_conv && (!(o->y = own(net, 4 * batch * o->out)) || !(o->dy = own(net, 4 * batch * o->out)))) return 0;
+            if (!(o->where = own(net, batch * o->out))) return 0;
+            if (!(o->fwd = own(net, 4 * taps * o->cop)) || !(o->bwd = own(net, 4 * taps * o->cop))) return 0;
+            if (!(o->packed_anchor = own(net, 4 * taps * o->cop))) return 0;
+            if (!(o->active = own(net, (int64_t)sizeof *o->active * o->cop * pooled))) return 0;
+            if (!(o->counts = own(net, (int64_t)sizeof *o->counts * o->cop))) return 0;
+            const int64_t need = 4 * (int64_t)o->uh * o->uw * o->cop;
             if (need > scratch) scratch = need;
+            if (o->cop > channels) channels = o->cop;
         } else {
             o->in = s->cin;
             o->out = s->cout;
-            if (!(o->x = own(net, 4 * batch * o->in)) || !(o->y = own(net, 4 * batch * o->out))) goto fail;
-            if (!(o->dy = own(net, 4 * batch * o->out))) goto fail;
-            if ((i || deep) && !(o->dx = own(net, 4 * batch * o->in))) goto fail;
-            if (!(o->counts = own(net, 4 * (o->out + ROWS)))) goto fail;
+            if (!(o->x = own(net, 4 * batch * o->in)) || !(o->y = own(net, 4 * batch * o->out))) return 0;
+            if (!(o->dy = own(net, 4 * batch * o->out))) return 0;
+            if ((i || deep) && !(o->dx = own(net, 4 * batch * o->in))) return 0;
+            if (!(o->counts = own(net, (int64_t)sizeof *o->counts * (o->out + ROWS)))) return 0;
         }
     }
-    if (!(net->scratch = own(net, scratch + 64))) goto fail;
-    const size_t sample = layers[0].kind == CONV ? (size_t)layers[0].cin * layers[0].h * layers[0].w : (size_t)layers[0].cin;
-    if (!(net->samples = own(net, 4 * batch * sample))) goto fail;
-    return net;
-fail:
+    const int64_t sample = layers[0].kind == CONV ? (int64_t)layers[0].cin * layers[0].h * layers[0].w : layers[0].cin;
+    return (net->scratch = own(net, scratch)) && (net->samples = own(net, 4 * batch * sample)) &&
+           (net->bias = own(net, 4 * channels)) && (net->here = own(net, (int64_t)sizeof *net->here * channels)) &&
+           (net->g = own(net, 4 * ROWS * batch)) && (net->step = own(net, 4 * ROWS * batch));
+}
+
+static Net *made(const Layer *layers, int n, int64_t batch, int deep, int counting) {
+    Net *net = calloc(1, sizeof *net);
+    if (!net) return NULL;
+    net->n = n;
+    net->batch = batch;
+    net->counting = counting;
+    net->nodes = calloc(n, sizeof *net->nodes);
+    net->owned = calloc(12 * n + 6, sizeof *net->owned);
+    if (net->nodes && net->owned && lay_out(net, layers, n, batch, deep)) return net;
     fedgsp_free(net);
     return NULL;
+}
+
+Net *fedgsp_new(const Layer *layers, int n, int64_t batch, int deep) { return made(layers, n, batch, deep, 0); }
+
+/* what such a network would take, in bytes; -1 if even that cannot be said */
+int64_t fedgsp_bytes(const Layer *layers, int n, int64_t batch, int deep) {
+    Net *net = made(layers, n, batch, deep, 1);
+    const int64_t bytes = net ? net->bytes : -1;
+    fedgsp_free(net);
+    return bytes;
 }
 
 /* ---- convolution ------------------------------------------------------------------------------------------------------ */
@@ -265,7 +288,7 @@ static void pool_sample(const Node *o, const float *z, float *y, int64_t y_row, 
                 ivec at = {0};
                 for (int q = 1; q < pool * pool; q++) {
                     const vec other = load(window + ((int64_t)(q / pool) * o->uw + q % pool) * cop);
-                    const ivec larger = (ivec)(other > best);
+                    const ivec larger = (ivec)(other > best) | (ivec)(other != other); /* a NaN wins, as in torch */
                     const ivec here = (int32_t)q - (ivec){0};
                     at = (larger & here) | (~larger & at);
                     best = (vec)((larger & (ivec)other) | (~larger & (ivec)best));
@@ -280,15 +303,14 @@ static void pool_sample(const Node *o, const float *z, float *y, int64_t y_row, 
             }
 }
 
-static void conv_forward(Net *net, int i, int b) {
+static void conv_forward(Net *net, int i, int64_t b) {
     Node *o = &net->nodes[i];
-    float padded_bias[o->cop];
     if (o->s.bias) {
-        memset(padded_bias, 0, sizeof padded_bias);
-        memcpy(padded_bias, o->b, 4 * o->s.cout);
+        memset(net->bias, 0, 4 * (size_t)o->cop);
+        memcpy(net->bias, o->b, 4 * (size_t)o->s.cout);
     }
     const int onward = i + 1 < net->n && net->nodes[i + 1].s.kind == CONV;
-    for (int j = 0; j < b; j++) {
+    for (int64_t j = 0; j < b; j++) {
         float *y = o->y + j * o->out;
         int64_t row = (int64_t)o->ow * o->cop;
         if (onward) {
@@ -296,15 +318,15 @@ static void conv_forward(Net *net, int i, int b) {
             row = (int64_t)(next->s.w + 2 * next->s.pw) * next->cip;
             y = next->x + j * next->in + next->s.ph * row + next->s.pw * next->cip;
         }
-        conv_sample(o, o->x + j * o->in, o->s.bias ? padded_bias : NULL, net->scratch);
+        conv_sample(o, o->x + j * o->in, o->s.bias ? net->bias : NULL, net->scratch);
         pool_sample(o, net->scratch, y, row, o->where + j * o->out);
     }
 }
 
 /* the sum of g * from over a list, for V neighbouring vectors of K rows */
-INLINE void gather(const int K, const int V, vec *acc, const float *base, int64_t row, const Active *list, int n) {
+INLINE void gather(const int K, const int V, vec *acc, const float *base, int64_t row, const Active *list, int64_t n) {
     UNROLL for (int v = 0; v < K * V; v++) acc[v] = splat(0.f);
-    for (int k = 0; k < n; k++) {
+    for (int64_t k = 0; k < n; k++) {
         const float *from = base + list[k].at;
         const vec g = splat(list[k].g);
         UNROLL for (int y = 0; y < K; y++)
@@ -334,21 +356,21 @@ INLINE void step_row(const int V, const vec *acc, float *w, const float *anchor,
 #define BY_VECTORS(RUN) RUN(10) RUN(6) RUN(5) RUN(4) RUN(2) RUN(1)
 
 /* gradient of the inputs (with the weights as they were) and lists of the outputs that have a gradient */
-static void conv_input_gradient(Node *o, int b, const float *dy, int64_t dy_sample, int64_t dy_row) {
+static void conv_input_gradient(const Net *net, Node *o, int64_t b, const float *dy, int64_t dy_sample, int64_t dy_row) {
     const Layer *s = &o->s;
     const int cop = o->cop, pool = s->pool, windows = pool * pool, line = o->line;
     const int64_t wide = (int64_t)(s->w + 2 * s->pw) * o->cip, taps = (int64_t)s->kh * line;
     const int64_t most = (int64_t)b * o->oh * o->ow;
-    Active here[s->cout];
-    int first[windows + 1];
+    Active *here = net->here;
+    int first[DEAD + 1];
     memset(o->dx, 0, 4 * b * o->in);
-    memset(o->counts, 0, 4 * cop);
-    for (int j = 0; j < b; j++)
+    memset(o->counts, 0, sizeof *o->counts * cop);
+    for (int64_t j = 0; j < b; j++)
         for (int r = 0; r < o->oh; r++)
             for (int c = 0; c < o->ow; c++) {
                 const uint8_t *mark = o->where + j * o->out + ((int64_t)r * o->ow + c) * cop;
                 const float *g = dy + j * dy_sample + r * dy_row + (int64_t)c * cop;
-                memset(first, 0, sizeof first);
+                memset(first, 0, sizeof *first * (windows + 1));
                 for (int k = 0; k < s->cout; k++)
                     if (mark[k] != DEAD && g[k] != 0.f) first[mark[k] + 1]++;
                 for (int q = 0; q < windows; q++) first[q + 1] += first[q];
@@ -381,13 +403,13 @@ static void conv_input_gradient(Node *o, int b, const float *dy, int64_t dy_samp
 }
 
 /* the same lists where no gradient of the inputs is wanted */
-static void conv_list(Node *o, int b, const float *dy, int64_t dy_sample, int64_t dy_row) {
+static void conv_list(Node *o, int64_t b, const float *dy, int64_t dy_sample, int64_t dy_row) {
     const int cop = o->cop, pool = o->s.pool, cout = o->s.cout;
     const int64_t wide = (int64_t)(o->s.w + 2 * o->s.pw) * o->cip, most = (int64_t)b * o->oh * o->ow;
     int64_t shift[DEAD];
     for (int q = 0; q < pool * pool; q++) shift[q] = (q / pool) * wide + (q % pool) * o->cip;
-    memset(o->counts, 0, 4 * cop);
-    for (int j = 0; j < b; j++)
+    memset(o->counts, 0, sizeof *o->counts * cop);
+    for (int64_t j = 0; j < b; j++)
         for (int r = 0; r < o->oh; r++)
             for (int c = 0; c < o->ow; c++) {
                 const uint8_t *mark = o->where + j * o->out + ((int64_t)r * o->ow + c) * cop;
@@ -399,17 +421,17 @@ static void conv_list(Node *o, int b, const float *dy, int64_t dy_sample, int64_
 }
 
 /* the step itself, from the lists */
-static void conv_step(Node *o, int b, float lr, float shrink, float pull) {
+static void conv_step(Node *o, int64_t b, float lr, float shrink, float pull) {
     const Layer *s = &o->s;
     const int line = o->line;
     const int64_t wide = (int64_t)(s->w + 2 * s->pw) * o->cip, taps = (int64_t)s->kh * line;
     const int64_t most = (int64_t)b * o->oh * o->ow;
     for (int co = 0; co < s->cout; co++) {
         const Active *list = o->active + co * most;
-        const int n = o->counts[co];
+        const int64_t n = o->counts[co];
         if (o->b) {
             float sum = 0.f;
-            for (int k = 0; k < n; k++) sum += list[k].g;
+            for (int64_t k = 0; k < n; k++) sum += list[k].g;
             o->b[co] = drawn_one(o->b[co], o->ab ? o->ab + co : NULL, shrink, pull) - lr * sum;
         }
         if (!n && shrink == 0.f && !o->aw) continue;
@@ -466,13 +488,13 @@ INLINE void linear_tile(const int R, const int N, int64_t in, const float *w, co
         }
 }
 
-static void linear_forward(Node *o, int b) {
+static void linear_forward(Node *o, int64_t b) {
     const int64_t in = o->in, out = o->out;
     for (int64_t r = 0; r < out; r += ROWS) {
         const int rows = out - r < ROWS ? (int)(out - r) : ROWS;
-        for (int j = 0; j < b;) {
+        for (int64_t j = 0; j < b;) {
             const float *x = o->x + j * in;
-            const int left = b - j;
+            const int64_t left = b - j;
             int took = 0;
             float part[ROWS][FOLD];
 #define RUN(N) if (!took && left >= N) { \
@@ -492,7 +514,7 @@ static void linear_forward(Node *o, int b) {
 }
 
 /* dx += g W for R rows and N samples; g has `stride` values a row */
-INLINE void spread_tile(const int R, const int N, int64_t in, float *const *w, const float *g, int stride, float *dx) {
+INLINE void spread_tile(const int R, const int N, int64_t in, float *const *w, const float *g, int64_t stride, float *dx) {
     int64_t k = 0;
     for (; k + LANES <= in; k += LANES) {
         vec row[ROWS];
@@ -508,20 +530,20 @@ INLINE void spread_tile(const int R, const int N, int64_t in, float *const *w, c
             UNROLL for (int r = 0; r < R; r++) dx[j * in + k] += g[r * stride + j] * w[r][k];
 }
 
-INLINE void spread(const int R, int b, int64_t in, float *const *w, const float *g, float *dx) {
-    int j = 0;
+INLINE void spread(const int R, int64_t b, int64_t in, float *const *w, const float *g, float *dx) {
+    int64_t j = 0;
     for (; j + FOLD <= b; j += FOLD) spread_tile(R, FOLD, in, w, g + j, b, dx + j * in);
     for (; j < b; j++) spread_tile(R, 1, in, w, g + j, b, dx + j * in);
 }
 
 /* W <- W - shrink W + pull A - sum of g x, for R rows and b samples; g has b values a row */
-INLINE void update_tile(const int R, const int b, int64_t in, float *const *w, const float *const *anchor, const float *g,
+INLINE void update_tile(const int R, const int64_t b, int64_t in, float *const *w, const float *const *anchor, const float *g,
                         const float *x, float shrink, float pull) {
     int64_t k = 0;
     for (; k + LANES <= in; k += LANES) {
         vec sum[ROWS];
         UNROLL for (int r = 0; r < R; r++) sum[r] = splat(0.f);
-        for (int j = 0; j < b; j++) {
+        for (int64_t j = 0; j < b; j++) {
             const vec sample = load(x + j * in + k);
             UNROLL for (int r = 0; r < R; r++) sum[r] += splat(g[r * b + j]) * sample;
         }
@@ -532,29 +554,29 @@ INLINE void update_tile(const int R, const int b, int64_t in, float *const *w, c
     for (; k < in; k++)
         UNROLL for (int r = 0; r < R; r++) {
             float sum = 0.f;
-            for (int j = 0; j < b; j++) sum += g[r * b + j] * x[j * in + k];
+            for (int64_t j = 0; j < b; j++) sum += g[r * b + j] * x[j * in + k];
             w[r][k] = drawn_one(w[r][k], anchor ? anchor[r] + k : NULL, shrink, pull) - sum;
         }
 }
 
-static void linear_backward(Node *o, int b, float lr, float shrink, float pull) {
+static void linear_backward(const Net *net, Node *o, int64_t b, float lr, float shrink, float pull) {
     const int64_t in = o->in, out = o->out;
-    int32_t *rows = o->counts;
+    int64_t *rows = o->counts;
     int64_t n = 0;
     const int every = shrink != 0.f || o->aw;
     for (int64_t r = 0; r < out; r++) {
         int any = every;
         float sum = 0.f;
-        for (int j = 0; j < b; j++) {
+        for (int64_t j = 0; j < b; j++) {
             const float g = o->dy[j * out + r];
             any |= g != 0.f;
             sum += g;
         }
-        if (any) rows[n++] = (int32_t)r;
+        if (any) rows[n++] = r;
         if (o->b && any) o->b[r] = drawn_one(o->b[r], o->ab ? o->ab + r : NULL, shrink, pull) - lr * sum;
     }
     if (o->dx) memset(o->dx, 0, 4 * b * in);
-    float g[ROWS * b], step[ROWS * b];
+    float *const g = net->g, *const step = net->step;
     for (int64_t at = 0; at < n; at += ROWS) {
         const int many = n - at < ROWS ? (int)(n - at) : ROWS;
         float *w[ROWS];
@@ -562,7 +584,7 @@ static void linear_backward(Node *o, int b, float lr, float shrink, float pull) 
         for (int q = 0; q < many; q++) {
             w[q] = o->w + rows[at + q] * in;
             if (o->aw) anchors[q] = o->aw + rows[at + q] * in;
-            for (int j = 0; j < b; j++) {
+            for (int64_t j = 0; j < b; j++) {
                 g[q * b + j] = o->dy[j * out + rows[at + q]];
                 step[q * b + j] = lr * g[q * b + j];
             }
@@ -625,7 +647,7 @@ int fedgsp_end(Net *net) {
 }
 
 /* samples come as torch has them: (channel, row, column) */
-static void take(Net *net, const float *x, int b) {
+static void take(Net *net, const float *x, int64_t b) {
     Node *o = &net->nodes[0];
     const Layer *s = &o->s;
     if (s->kind != CONV) {
@@ -633,7 +655,7 @@ static void take(Net *net, const float *x, int b) {
         return;
     }
     const int64_t wide = (int64_t)(s->w + 2 * s->pw) * o->cip, pixels = (int64_t)s->h * s->w;
-    for (int j = 0; j < b; j++)
+    for (int64_t j = 0; j < b; j++)
         for (int y = 0; y < s->h; y++) {
             float *to = o->x + j * o->in + (y + s->ph) * wide + s->pw * o->cip;
             const float *from = x + (j * s->cin) * pixels + (int64_t)y * s->w;
@@ -643,9 +665,9 @@ static void take(Net *net, const float *x, int b) {
 }
 
 /* (row, column, channel padded) <-> torch's flat (channel, row, column) */
-static void flatten(const Node *o, float *flat, float *image, int b, int back) {
+static void flatten(const Node *o, float *flat, float *image, int64_t b, int back) {
     const int64_t pixels = (int64_t)o->oh * o->ow, n = pixels * o->s.cout;
-    for (int j = 0; j < b; j++)
+    for (int64_t j = 0; j < b; j++)
         for (int64_t p = 0; p < pixels; p++)
             for (int k = 0; k < o->s.cout; k++) {
                 float *a = flat + j * n + k * pixels + p, *i = image + j * o->out + p * o->cop + k;
@@ -654,7 +676,7 @@ static void flatten(const Node *o, float *flat, float *image, int b, int back) {
             }
 }
 
-static void run_forward(Net *net, int b) {
+static void run_forward(Net *net, int64_t b) {
     for (int i = 0; i < net->n; i++) {
         Node *o = &net->nodes[i], *next = i + 1 < net->n ? o + 1 : NULL;
         if (o->s.kind == CONV) {
@@ -667,11 +689,11 @@ static void run_forward(Net *net, int b) {
     }
 }
 
-static void run_backward(Net *net, int b, float lr, float shrink, float pull) {
+static void run_backward(Net *net, int64_t b, float lr, float shrink, float pull) {
     for (int i = net->n - 1; i >= 0; i--) {
         Node *o = &net->nodes[i], *before = i ? o - 1 : NULL;
         if (o->s.kind == LINEAR) {
-            linear_backward(o, b, lr, shrink, pull);
+            linear_backward(net, o, b, lr, shrink, pull);
             if (before && before->s.kind == CONV) flatten(before, o->dx, before->dy, b, 1);
             else if (before)
                 for (int64_t k = 0; k < b * o->in; k++) before->dy[k] = before->s.relu && o->x[k] <= 0.f ? 0.f : o->dx[k];
@@ -685,16 +707,16 @@ static void run_backward(Net *net, int b, float lr, float shrink, float pull) {
             row = (int64_t)(next->s.w + 2 * next->s.pw) * next->cip;
             dy = next->dx + next->s.ph * row + next->s.pw * next->cip;
         }
-        if (i) conv_input_gradient(o, b, dy, sample, row);
+        if (i) conv_input_gradient(net, o, b, dy, sample, row);
         else conv_list(o, b, dy, sample, row);
         conv_step(o, b, lr, shrink, pull);
     }
 }
 
 /* the sum of the losses of b rows of outputs, and the gradient of their mean */
-static double softmax_loss(const float *outputs, float *slopes, int64_t classes, const int64_t *labels, int b) {
+static double softmax_loss(const float *outputs, float *slopes, int64_t classes, const int64_t *labels, int64_t b) {
     double sum = 0.;
-    for (int j = 0; j < b; j++) {
+    for (int64_t j = 0; j < b; j++) {
         const float *y = outputs + j * classes;
         float *g = slopes + j * classes, most = y[0], norm = 0.f;
         for (int64_t k = 1; k < classes; k++) most = y[k] > most ? y[k] : most;
@@ -708,7 +730,7 @@ static double softmax_loss(const float *outputs, float *slopes, int64_t classes,
 /* a step is  w <- w - shrink w + pull a - lr (gradient): how much is lost to weight decay and a pull of strength mu */
 static float lost(float lr, float decay, float mu) { return (float)((double)lr * ((double)decay + mu)); }
 
-static double step(Net *net, const int64_t *labels, int b, float lr, float shrink, float pull) {
+static double step(Net *net, const int64_t *labels, int64_t b, float lr, float shrink, float pull) {
     Node *last = &net->nodes[net->n - 1];
     run_forward(net, b);
     const double sum = softmax_loss(last->y, last->dy, last->out, labels, b);
@@ -717,12 +739,12 @@ static double step(Net *net, const int64_t *labels, int b, float lr, float shrin
 }
 
 /* SGD over n samples in the order given, `size` a step; returns the sum of the losses met on the way */
-double fedgsp_train(Net *net, const float *x, const int64_t *labels, int64_t n, int64_t sample, int size, float lr, float decay,
+double fedgsp_train(Net *net, const float *x, const int64_t *labels, int64_t n, int64_t sample, int64_t size, float lr, float decay,
                     float mu, float constant) {
     const float shrink = lost(lr, decay, mu), pull = lr * constant;
     double sum = 0.;
     for (int64_t at = 0; at < n; at += size) {
-        const int b = n - at < size ? (int)(n - at) : size;
+        const int64_t b = n - at < size ? n - at : size;
         take(net, x + at * sample, b);
         sum += step(net, labels + at, b, lr, shrink, pull);
     }
@@ -769,13 +791,13 @@ void fedgsp_fetch(const Samples *from, const int64_t *rows, int64_t n, float *to
 }
 
 /* the same over the samples in these rows, which are read where they are kept */
-double fedgsp_train_rows(Net *net, const Samples *from, const int64_t *rows, const int64_t *labels, int64_t n, int size, float lr,
+double fedgsp_train_rows(Net *net, const Samples *from, const int64_t *rows, const int64_t *labels, int64_t n, int64_t size, float lr,
                          float decay, float mu, float constant) {
     const float shrink = lost(lr, decay, mu), pull = lr * constant;
     double sum = 0.;
     for (int64_t at = 0; at < n; at += size) {
-        const int b = n - at < size ? (int)(n - at) : size;
-        for (int j = 0; j < b; j++) fetch(from, rows[at + j], net->samples + j * from->sample);
+        const int64_t b = n - at < size ? n - at : size;
+        for (int64_t j = 0; j < b; j++) fetch(from, rows[at + j], net->samples + j * from->sample);
         take(net, net->samples, b);
         sum += step(net, labels + at, b, lr, shrink, pull);
     }
@@ -788,7 +810,7 @@ void fedgsp_forward(Net *net, const float *x, int64_t n, int64_t sample, float *
     const int image = last->s.kind == CONV;
     const int64_t out = image ? (int64_t)last->oh * last->ow * last->s.cout : last->out;
     for (int64_t at = 0; at < n; at += net->batch) {
-        const int b = n - at < net->batch ? (int)(n - at) : net->batch;
+        const int64_t b = n - at < net->batch ? n - at : net->batch;
         take(net, x + at * sample, b);
         run_forward(net, b);
         if (image) flatten(last, outputs + at * out, last->y, b, 0);
@@ -796,12 +818,12 @@ void fedgsp_forward(Net *net, const float *x, int64_t n, int64_t sample, float *
     }
 }
 
-double fedgsp_loss(const float *outputs, float *slopes, int64_t classes, const int64_t *labels, int b) {
+double fedgsp_loss(const float *outputs, float *slopes, int64_t classes, const int64_t *labels, int64_t b) {
     return softmax_loss(outputs, slopes, classes, labels, b);
 }
 
 /* the step of the batch that went forward last, from the gradients of its outputs; those of its inputs go to dx, if wanted */
-void fedgsp_backward(Net *net, float *slopes, int b, float lr, float decay, float mu, float constant, float *dx) {
+void fedgsp_backward(Net *net, float *slopes, int64_t b, float lr, float decay, float mu, float constant, float *dx) {
     Node *first = &net->nodes[0], *last = &net->nodes[net->n - 1];
     if (last->s.kind == CONV) flatten(last, slopes, last->dy, b, 1);
     else
