@@ -33,7 +33,7 @@ from fedgsp.data import FederatedData
 from fedgsp.data.batches import gather
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.job import planned_samples
-from fedgsp.fast import PLAIN, Kernel, Obstacles, choose
+from fedgsp.fast import PLAIN, Kernel, Obstacles, candidates
 from fedgsp.models import classification, initial_tensors, resolve
 from fedgsp.server import Mean
 
@@ -102,11 +102,9 @@ def in_turns(contestants: dict[str, Work], repeats: int, processes: list[int], s
 def kernels(job: Job) -> dict[str, Kernel]:
     """The compiled kernel, the one in torch, and none, as far as they are to be had for this model."""
     example, _ = gather(job.data, np.arange(2))
-    told = {"batch_size": job.rule.batch_size, "device": "cpu"}
-    compiled = choose("auto", job.fresh_model(), example, **told, obstacles=Obstacles())
-    lazy = choose("auto", job.fresh_model(), example, **told, obstacles=Obstacles(compiled="it is left out here"))
-    found = {"fedgsp, compiled": compiled, "fedgsp, lazy": lazy}
-    return {who: kernel for who, kernel in found.items() if kernel.name != "plain"} | {"fedgsp, fast off": PLAIN}
+    found = list(candidates(job.fresh_model(), example, Obstacles(), largest_batch=job.rule.batch_size))
+    named = {f"fedgsp, {'compiled' if k.compiled else k.name}": k for k in found if isinstance(k, Kernel)}
+    return named | {"fedgsp, fast off": PLAIN}
 
 
 def job_for(model: str | Callable[[], torch.nn.Module], data: FederatedData, size: int = 5) -> Job:

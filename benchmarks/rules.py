@@ -28,7 +28,7 @@ from fedgsp.core.tensors import Tensors, clone
 from fedgsp.data import FederatedData
 from fedgsp.data.batches import gather
 from fedgsp.engine import Job
-from fedgsp.fast import PLAIN, Kernel, choose
+from fedgsp.fast import PLAIN, Kernel, candidates
 from fedgsp.models import classification, resolve
 from fedgsp.models.state import model_tensors
 
@@ -102,8 +102,8 @@ def main() -> None:
         spec = resolve(arguments.model, data.sample_shape, data.classes)
         job = Job(spec, RULES[name], classification(), data, Seeds(0))
         example, _ = gather(data, np.arange(2))
-        told = {"batch_size": job.rule.batch_size, "device": "cpu", "obstacles": obstacles(job.rule, job.task)}
-        kernel = choose("auto", job.fresh_model(), example, **told)
+        told = candidates(job.fresh_model(), example, obstacles(job.rule, job.task), largest_batch=job.rule.batch_size)
+        kernel = next((one for one in told if isinstance(one, Kernel)), PLAIN)
         fast, plain = Contestant(job, kernel), Contestant(job, PLAIN)
         for turn in range(arguments.repeats + 1):
             for contestant in (fast, plain):

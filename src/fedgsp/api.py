@@ -111,9 +111,14 @@ def replay(
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
     method: Method | None = None,
+    other_numerics: bool = False,
 ) -> Replay:
-    """Recompute a run from its configuration, data and event log, and compare it to the bit."""
-    return replay_run(Path(directory), workers=workers, objects=Objects(data, model, task, method))
+    """Recompute a run from its configuration, data and event log, and compare it to the bit.
+
+    It is refused where torch, kernel or device are not those of the run; `other_numerics` compares all the same.
+    """
+    objects = Objects(data, model, task, method)
+    return replay_run(Path(directory), workers=workers, objects=objects, other_numerics=other_numerics)
 
 
 def _entries(engine: str | Mapping[str, Any]) -> Mapping[str, Any]:

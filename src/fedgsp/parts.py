@@ -14,6 +14,7 @@ from typing import Any
 
 from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.fields import UNSAID
 from fedgsp.core.imports import import_named
 from fedgsp.plan import (
     ICG,
@@ -125,14 +126,14 @@ def kind_of(part: Any) -> str:
 
 
 def encode(part: Any) -> dict[str, Any]:
-    """A part as plain data: its kind and every parameter, complete."""
+    """A part as plain data: its kind and every parameter, but for those of later versions that are as they always were."""
     if not is_dataclass(part):
         raise InputError(f"the part {kind_of(part)} is not a dataclass, so its parameters cannot be recorded; make it one.")
     table: dict[str, Any] = {"kind": kind_of(part)}
     hints = typing.get_type_hints(type(part))
     for field in fields(part):
         value = getattr(part, field.name)
-        if field.name in UNSPELLED or value is None:
+        if field.name in UNSPELLED or value is None or (field.metadata.get(UNSAID) and value == field.default):
             continue
         plain = encode(value) if is_dataclass(value) else checked(value, hints.get(field.name, Any), field.name)
         table[field.name] = plain

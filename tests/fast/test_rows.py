@@ -37,7 +37,7 @@ def federation(x: NDArray[Any], divisor: float = 1.0) -> FederatedData:
 def reads_rows(model: nn.Module, data: FederatedData) -> bool:
     rule = SGD()
     kernel = compiled(model, rule, data)
-    return Trainer(model, rule, classification(), data, torch.device("cpu"), Seeds(1), kernel)._reads_rows
+    return Trainer(model, rule, classification(), data, torch.device("cpu"), Seeds(1), kernel).reads_rows
 
 
 class Shifted(nn.Module):

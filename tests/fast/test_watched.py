@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from visits import choose, compiled
 
 import fedgsp
 from fedgsp.client import MMD, SGD, Distill, Dyn, Fusion, Moon, Prox, Scaffold
 from fedgsp.client.keep import Bag
-from fedgsp.client.rules import Pull, Visit, obstacles
+from fedgsp.client.rules import Pull, Visit
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import HopReport, Stop
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, clone, digest
 from fedgsp.data.build import from_arrays
 from fedgsp.data.federated import FederatedData
-from fedgsp.fast import PLAIN, Kernel, choose
+from fedgsp.fast import PLAIN, Kernel
 from fedgsp.fast.build import Library, library
 from fedgsp.models import classification, leaf_cnn, small_cnn
 from fedgsp.models.split import Level, Seen
@@ -125,9 +126,7 @@ def equipped(name: str, rule: SGD, data: FederatedData) -> tuple[nn.Module, Kern
         model = rule.equip(MODELS[name][0](), example[:1])
     if isinstance(rule, Fusion) and rule.operator != "conv":
         nn.init.uniform_(next(model.fusion.parameters()), 0.2, 0.4)  # type: ignore[union-attr]
-    kernel = choose("on", model, example, batch_size=rule.batch_size, device="cpu", obstacles=obstacles(rule, classification()))
-    assert kernel.name.startswith("c-"), kernel.why
-    return model, kernel
+    return model, compiled(model, rule, data)
 
 
 SHAKY = [("perceptron", "mmd on features")]
@@ -192,8 +191,7 @@ def test_a_model_without_halves_and_one_whose_halves_are_unknown_say_why() -> No
             self.features = nn.Sequential(nn.Flatten())
             self.classifier = nn.Sequential(nn.Linear(30, CLASSES))
 
-    told = obstacles(Moon(), classification())
-    kernel = choose("auto", Odd(), torch.rand(2, 5, 6), batch_size=5, device="cpu", obstacles=told)
+    kernel = choose("auto", Odd(), federation((5, 6), 7), Moon())
     assert kernel.name == "plain"
     assert "its features have no layer" in kernel.why
     assert "Moon looks at the model's features" in kernel.why

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from fedgsp.client import SGD
+from fedgsp.client import SGD, choice
+from fedgsp.client.proof import Trial
 from fedgsp.client.rules import obstacles
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.tensors import clone
+from fedgsp.core.tensors import Tensors, clone
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
-from fedgsp.fast import Kernel, choose
-from fedgsp.models import classification
+from fedgsp.fast import Kernel, Mode, candidates
+from fedgsp.models import Task, classification
 from fedgsp.models.state import model_tensors
 
 
@@ -30,10 +32,30 @@ def trained(model: nn.Module, rule: SGD, data: FederatedData, kernel: Kernel) ->
 
 
 def compiled(model: nn.Module, rule: SGD, data: FederatedData) -> Kernel:
+    """The compiled kernel for this model and rule, whether or not it would prove itself."""
     example, _ = gather(data, np.arange(min(2, data.samples)))
-    chosen = choose("on", model, example, batch_size=rule.batch_size, device="cpu", obstacles=obstacles(rule, classification()))
-    assert chosen.name.startswith("c-"), chosen.why
-    return chosen
+    found = next(candidates(model, example, obstacles(rule, classification()), largest_batch=rule.batch_size))
+    assert isinstance(found, Kernel), found
+    assert found.compiled
+    return found
+
+
+def choose(
+    mode: Mode,
+    model: nn.Module,
+    data: FederatedData,
+    rule: SGD | None = None,
+    task: Task | None = None,
+    shared: Tensors | None = None,
+    **options: Any,
+) -> Kernel:
+    """What a run of this model on this data would be trained by."""
+    rule = rule or SGD()
+    with torch.random.fork_rng(devices=[]):
+        scratch = copy.deepcopy(model)
+    start = clone(model_tensors(scratch))
+    trial = Trial.of(scratch, rule, task or classification(), data, Seeds(3), start, shared or {})
+    return choice.choose(mode, trial, largest_batch=rule.batch_size, **options)
 
 
 def seeded(build: Callable[[], nn.Module]) -> nn.Module:

@@ -23,8 +23,6 @@ from fedgsp.run.setup import Setup
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_CHAINS_SHOWN = 12
-STEPS = {"plain": "plain PyTorch steps", "lazy": "steps of large layers put off"}
-"""What is said of a kernel; all others are compiled."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def headline(setup: Setup) -> str:
     return (
         f"{config.method.name}: {config.run.rounds} rounds, {clients} clients{held}, {setup.data.samples} samples of "
         f"{setup.data.source or 'data in memory'} (fingerprint {setup.data.fingerprint[:12]}), model {config.model.name}, "
-        f"{_crew(setup)}, {STEPS.get(setup.job.kernel.name, 'compiled steps')}"
+        f"{_crew(setup)}, {setup.job.kernel.said()}"
     )
 
 

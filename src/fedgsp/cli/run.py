@@ -38,6 +38,9 @@ def run(
     lr: Annotated[float | None, typer.Option(help="Learning rate of the clients.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples in a mini-batch.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Local epochs of a client.")] = None,
+    drop_last: Annotated[
+        bool | None, typer.Option("--drop-last", help="Leave out a client's last batch if it is smaller than the others.")
+    ] = None,
     momentum: Annotated[float | None, typer.Option(help="Momentum of the clients' SGD.")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the clients' SGD.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
@@ -91,7 +94,7 @@ def run(
         {
             **growth_parts(growth, alpha, beta), "planner.kappa": kappa, "planner.order": order, "local.lr": lr,
             "local.batch_size": batch_size, "local.epochs": epochs, "local.momentum": momentum,
-            "local.weight_decay": weight_decay,
+            "local.weight_decay": weight_decay, "local.drop_last": drop_last,
         },
         sets or [],
     )  # fmt: skip
@@ -128,7 +131,7 @@ def resume(
     address: Annotated[str | None, typer.Option(help="An existing Ray cluster, e.g. auto (default: one of our own).")] = None,
     resources: Annotated[str | None, typer.Option(help="What one worker takes of the cluster, e.g. cpu=1,gpu=0.25.")] = None,
     previous: Annotated[bool, typer.Option(help="Go on from the checkpoint before the last.")] = False,
-    other_numerics: Annotated[bool, typer.Option(help="Go on although torch or the device changed.")] = False,
+    other_numerics: Annotated[bool, typer.Option(help="Go on although torch, kernel or device are others.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
@@ -161,12 +164,15 @@ def replay(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the verdict.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON, nothing else.")] = False,
     data: Annotated[str | None, typer.Option(help="For a deployment: a source that has the samples of all its sites.")] = None,
+    other_numerics: Annotated[bool, typer.Option(help="Compare although torch, kernel or device are others.")] = False,
 ) -> None:
     """Recompute a run from its configuration, data and event log, and compare it to the bit."""
     from fedgsp.run import replay as replaying
 
     observers = _observers(quiet, as_json)
-    verdict = replaying.replay(directory, workers=_workers(workers) or "auto", observers=observers, source=data)
+    verdict = replaying.replay(
+        directory, workers=_workers(workers) or "auto", observers=observers, source=data, other_numerics=other_numerics
+    )
     if as_json:
         facts = {"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}
         typer.echo(json.dumps({**facts, **({"why_no_further": verdict.why_no_further} if verdict.why_no_further else {})}))

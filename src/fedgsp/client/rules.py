@@ -18,6 +18,7 @@ from torch import nn
 
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
+from fedgsp.core.fields import LATER
 from fedgsp.core.state import Yields
 from fedgsp.core.tensors import Tensors
 from fedgsp.core.wire import FULL, Wire, wire_bytes
@@ -129,9 +130,10 @@ class SGD:
     """Mini-batch SGD on the client's own samples (Algorithm 1, line 9); optimiser state never outlives a visit.
 
     Defaults are the paper's: learning rate 0.01, batches of 5, one epoch, no momentum, no weight decay, no decay of the
-    learning rate. The last, partial batch is kept and averaged over its real size. With `report_accuracy` the client also
-    says how well the model it hands on does on its own training samples, at the cost of a forward pass over them; with
-    `report_steps` how far it could go (`reach`).
+    learning rate. The last, partial batch is kept and averaged over its real size; `drop_last` leaves it out (unless it is the
+    client's only one), `merge_last` adds a last batch of one sample to the one before it (None: where the model has a batch
+    norm, which learns nothing from one sample). With `report_accuracy` the client also says how well the model it hands on does
+    on its own training samples, at the cost of a forward pass over them; with `report_steps` how far it could go (`reach`).
     """
 
     lr: float = 0.01
@@ -142,6 +144,8 @@ class SGD:
     schedule: Schedule = field(default_factory=Steady)
     report_accuracy: bool = False
     report_steps: bool = False
+    drop_last: bool = field(default=False, metadata=LATER)
+    merge_last: bool | None = None
 
     half: ClassVar[str] = ""
     """The server rule, by its kind, that this rule is one half of and makes no sense without; most rules need none."""

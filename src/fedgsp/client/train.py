@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.batching import Batching
 from fedgsp.client.keep import Bag
 from fedgsp.client.rules import SGD, Pull, Visit
 from fedgsp.core.chain import HopReport, Stop
@@ -53,9 +54,11 @@ class Trainer:
 
     def __post_init__(self) -> None:
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
-        halves = self.rule.looks_at() == "features"
-        self.fused = self.kernel.fused(self.model, example, self.rule.batch_size, halves)
-        self._reads_rows = self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
+        self._batching = Batching.of(self.rule, self.model, example)
+        if self.kernel.compiled:
+            largest = self._batching.largest(int(self.data.train.sizes.max(initial=1)))
+            self.fused = self.kernel.fused(self.model, example, largest, halves=self.rule.looks_at() == "features")
+        self.reads_rows = self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
         self._own = model_tensors(self.model)
         self._model_bytes = wire_bytes(self._own, self.wire)
 
@@ -124,9 +127,10 @@ class Trainer:
     def _plain_steps(self, visit: Visit, rows: NDArray[np.int64], pull: Pull | None) -> tuple[int, int, float]:
         """(steps, samples seen, sum of their losses) of ordinary PyTorch steps."""
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
-        optimizer = rule.optimizer(self.model, visit.lr)
-        for order in self._orders(visit, rows):
-            for x, y in self._batches(order, rule.batch_size):
+        ours = type(rule).optimizer is SGD.optimizer and not rule.momentum
+        optimizer = PlainSteps(self.model, visit.lr, rule.weight_decay) if ours else rule.optimizer(self.model, visit.lr)
+        for part, size in self._parts(visit, rows):
+            for x, y in self._batches(part, size):
                 optimizer.zero_grad(set_to_none=True)
                 objective, loss = rule.objective(visit, x, y)
                 objective.backward()  # type: ignore[no-untyped-call]
@@ -139,24 +143,24 @@ class Trainer:
 
     def _fused_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
         """The same by the compiled kernels: one call for an epoch, or for all batches gathered at once."""
-        size, steps, seen, summed = self.rule.batch_size, 0, 0, 0.0
-        for order in self._orders(visit, rows):
-            if self._reads_rows:
-                summed += net.train_rows(order, self.data.labels[order].astype(np.int64), size)
-                steps, seen = steps + -(-len(order) // size), seen + len(order)
+        steps, seen, summed = 0, 0, 0.0
+        for part, size in self._parts(visit, rows):
+            if self.reads_rows:
+                summed += net.train_rows(part, self.data.labels[part].astype(np.int64), size)
+                steps, seen = steps + -(-len(part) // size), seen + len(part)
                 continue
-            for x, y in self._batches(order, self._block()):
+            for x, y in self._batches(part, _block(size)):
                 summed += net.train(x, y, size)
                 steps, seen = steps + -(-len(y) // size), seen + len(y)
         return steps, seen, summed
 
     def _watched_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
         """The same for a rule that looks at outputs or features: batch by batch, what is frozen for all gathered at once."""
-        rule, size, steps, seen, summed = self.rule, self.rule.batch_size, 0, 0, 0.0
+        rule, steps, seen, summed = self.rule, 0, 0, 0.0
         term = partial(rule.term, visit)
         self.model.zero_grad(set_to_none=True)
-        for order in self._orders(visit, rows):
-            for ready, y in self._ready(net, order):
+        for some, size in self._parts(visit, rows):
+            for ready, y in self._ready(net, some, size):
                 frozen = {name: net.frozen(weights, ready) for name, weights in visit.frozen.items()}
                 for at in range(0, len(y), size):
                     part = slice(at, at + size)
@@ -167,23 +171,23 @@ class Trainer:
             raise RuntimeError(f"{type(rule).__name__}.term uses more than it sees of a batch: say it in 'objective'")
         return steps, seen, summed
 
-    def _ready(self, net: FusedNet, rows: NDArray[np.int64]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Samples as the kernels take them, and their labels, many batches at a time."""
-        if not self._reads_rows:
-            yield from ((net.ready(x), y.contiguous()) for x, y in self._batches(rows, self._block()))
+    def _ready(
+        self, net: FusedNet, rows: NDArray[np.int64], size: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:  # fmt: skip
+        """Samples as the kernels take them, and their labels, many batches of `size` at a time."""
+        if not self.reads_rows:
+            yield from ((net.ready(x), y.contiguous()) for x, y in self._batches(rows, _block(size)))
             return
-        for begin in range(0, len(rows), self._block()):
-            part = rows[begin : begin + self._block()]
+        for begin in range(0, len(rows), _block(size)):
+            part = rows[begin : begin + _block(size)]
             yield net.read(part), torch.from_numpy(self.data.labels[part].astype(np.int64))
 
-    def _block(self) -> int:
-        """Samples gathered at once: whole batches."""
-        return max(self.rule.batch_size, GATHER_ROWS // self.rule.batch_size * self.rule.batch_size)
-
-    def _orders(self, visit: Visit, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """The client's rows in the order of each epoch."""
+    def _parts(self, visit: Visit, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+        """The client's rows in the order of each epoch, in parts that are cut into batches of one size each."""
         for epoch in range(self.rule.epochs):
-            yield rows[self.seeds.batches(visit.round, visit.client, visit.number, epoch).permutation(len(rows))]
+            order = rows[self.seeds.batches(visit.round, visit.client, visit.number, epoch).permutation(len(rows))]
+            for begin, end, size in self._batching.cut(len(order)):
+                yield order[begin:end], size
 
     def personalise(self, round_: int, client: int, bag: Bag | None = None) -> None:
         """Let a client make the model its own before it is evaluated, on its training samples only; without any it cannot.
@@ -204,12 +208,37 @@ class Trainer:
             yield from self._batches(rng.permutation(rows), self.rule.batch_size)
 
     def _batches(self, rows: NDArray[np.int64], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        block = max(size, GATHER_ROWS // size * size)
-        for begin in range(0, len(rows), block):
-            x, y = gather(self.data, rows[begin : begin + block])
+        for begin in range(0, len(rows), _block(size)):
+            x, y = gather(self.data, rows[begin : begin + _block(size)])
             x, y = x.to(self.device), y.to(self.device)
             for at in range(0, len(y), size):
                 yield x[at : at + size], y[at : at + size]
+
+
+class PlainSteps:
+    """What `torch.optim.SGD` does without momentum, to the bit; it comes without a compiler that takes a second to import."""
+
+    def __init__(self, model: nn.Module, lr: float, weight_decay: float) -> None:
+        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self._lr, self._decay = lr, weight_decay
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+        for parameter in self._trained:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """w <- w - lr (grad + decay w)."""
+        with torch.no_grad():
+            for parameter in self._trained:
+                if parameter.grad is not None:
+                    grad = parameter.grad.add(parameter, alpha=self._decay) if self._decay else parameter.grad
+                    parameter.add_(grad, alpha=-self._lr)
+
+
+def _block(size: int) -> int:
+    """Samples gathered at once: whole batches of this size."""
+    return max(size, GATHER_ROWS // size * size)
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:

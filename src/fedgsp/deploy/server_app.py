@@ -69,8 +69,8 @@ def serve(
         raise InputError(f"{run_dir} was begun with models sent as {log.kind.wire}, and cannot go on with {settings.wire}.")
     first = outline(log.kind, log.first.values()) if log.kind is not None and log.first else now
 
-    def prepared(config: RunConfig) -> Setup:
-        setup = Objects(data=first).prepare(config)
+    def prepared(config: RunConfig, kernel: str | None = None) -> Setup:
+        setup = Objects(data=first).prepare(config, kernel=kernel)
         return bound(replace(setup, job=replace(setup.job, wire=settings.wire)), config)
 
     def engine(setup: Setup) -> FlowerEngine:

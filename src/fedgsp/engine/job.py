@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.batching import Batching
 from fedgsp.client.keep import ClientStore
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import ChainResult, HopReport, Plan
@@ -54,6 +55,12 @@ class Job:
         """What the rule adds to a model for this data."""
         example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
         return self.rule.equip(model, example)
+
+    def batching(self) -> Batching:
+        """How clients' samples are cut into batches."""
+        example, _ = gather(self.data, np.zeros(1, dtype=np.int64))
+        with torch.random.fork_rng(devices=[]):
+            return Batching.of(self.rule, self.fresh_model(), example)
 
     def beside_model(self) -> tuple[Tensors, Tensors]:
         """What the rule has every client keep between visits, and what it has every hop send beside the model, by example."""

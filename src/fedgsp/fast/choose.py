@@ -1,47 +1,72 @@
-"""Which kernel trains a model: compiled, in torch with steps put off, or plain. Chosen once a run and recorded."""
+"""Which kernels could train a model: compiled, in torch with steps put off, or plain. One is chosen once a run and recorded.
+
+What is said here follows from how model and rule are built. Whether a kernel really makes the steps that torch makes is tried
+out on the run's own samples before it is taken (`fedgsp.client.proof`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import nn
 
-from fedgsp.core.errors import InputError
+from fedgsp.core.machine import memory_bytes
 from fedgsp.fast.build import Library, library
 from fedgsp.fast.fused import FusedHalves, FusedNet
 from fedgsp.fast.lazy import large_linears
-from fedgsp.fast.part import Part
+from fedgsp.fast.part import buffer_bytes
 from fedgsp.fast.program import Halves, Program, Unknown, halves_program, program_of
-from fedgsp.models.split import declared
+from fedgsp.fast.structure import oddity
 
 Mode = Literal["auto", "on", "off"]
-CLOSE = 1e-4
-"""How far the compiled outputs may be from torch's on the example, relative to the largest: rounding is far below this."""
+LARGEST_SHARE = 0.25
+"""What the buffers of all workers together may take of the machine's memory."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """`name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled); `why` is for people."""
+    """How steps are made. `name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled).
+
+    `why` is for people, `layers` are those whose steps are put off, `checked` is what the trial on the run's samples found.
+    """
 
     name: str
     why: str
     layers: tuple[str, ...] = ()
+    checked: str = ""
 
-    def fused(self, model: nn.Module, example: torch.Tensor, batch_size: int, halves: bool = False) -> FusedNet | None:
+    def said(self) -> str:
+        """What is said of it in a run's first line."""
+        if self.compiled:
+            return "compiled steps"
+        if self.layers:
+            return "steps of large layers put off"
+        return "plain PyTorch steps" + (f" (no fast path: {self.why})" if self.why else "")
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the kernels are machine code."""
+        return self.name.startswith("c-")
+
+    def fused(self, model: nn.Module, example: torch.Tensor, largest_batch: int, halves: bool = False) -> FusedNet | None:
         """The compiled twin of a module, in this process; None if this kernel has none.
 
         `halves`: in the two halves that the module declares, for a rule that looks at its features.
         """
-        if not self.name.startswith("c-"):
+        if not self.compiled:
             return None
         found = library()
         if isinstance(found, str):
             raise RuntimeError(f"the run's kernel {self.name} is not to be had in this process: {found}")
         if found.name != self.name:
             raise RuntimeError(f"the run's kernel is {self.name}, this process has {found.name}")
-        return _twin(model, _program(model, example, halves), batch_size, found)
+        program = _program(model, example, halves, verified=True)
+        if isinstance(program, Halves):
+            return FusedHalves(model, program, largest_batch, found)
+        return FusedNet(model, program, largest_batch, found)
 
 
 @dataclass(frozen=True)
@@ -57,39 +82,40 @@ class Obstacles:
     halves: bool = False
 
 
-PLAIN = Kernel("plain", "plain PyTorch steps, as told")
+PLAIN = Kernel("plain", "")
 
 
-def choose(
-    mode: Mode, model: nn.Module, example: torch.Tensor, *, batch_size: int, device: str, obstacles: Obstacles
-) -> Kernel:  # fmt: skip
-    """The fastest kernel that trains this model to the same numbers; with "on", one that is fast, or a reason why not."""
-    if mode == "off":
-        return PLAIN
-    kernel = _fastest(model, example, batch_size, device, obstacles)
-    if mode == "on" and kernel.name == "plain":
-        raise InputError(f"--fast on: there is no fast path for this run, because {kernel.why}; --fast auto does without.")
-    return kernel
+def candidates(
+    model: nn.Module,
+    example: torch.Tensor,
+    obstacles: Obstacles,
+    *,
+    largest_batch: int,
+    workers: int = 1,
+    device: str = "cpu",
+) -> Iterator[Kernel | str]:
+    """What could train this model faster than plain steps, as far as that can be told from how it is built.
 
-
-def _fastest(model: nn.Module, example: torch.Tensor, batch_size: int, device: str, obstacles: Obstacles) -> Kernel:
+    Kernels, the fastest first; in place of one that cannot be had, a text that says why.
+    """
+    reason = obstacles.any or oddity(model)
     if torch.device(device).type != "cpu":
-        return Kernel("plain", f"it is for the CPU, and the run is on {device}")
-    if obstacles.any is not None:
-        return Kernel("plain", obstacles.any)
-    found = _compiled(model, example, batch_size, obstacles)
-    if isinstance(found, Library):
-        return Kernel(found.name, "compiled kernels")
+        reason = f"the fast path is for the CPU, and the run is on {device}"
+    if reason is not None:
+        yield reason
+        return
+    compiled = _compiled(model, example, largest_batch, workers, obstacles)
+    yield Kernel(compiled.name, "compiled kernels") if isinstance(compiled, Library) else compiled
     if obstacles.lazy is not None:
-        return Kernel("plain", f"{found}, and {obstacles.lazy}")
+        yield obstacles.lazy
+        return
     layers = large_linears(model, example)
-    if layers:
-        return Kernel("lazy", f"steps of large linear layers put off, in torch ({found})", layers)
-    return Kernel("plain", f"{found}, and it has no large linear layer")
+    lazy = Kernel("lazy", "steps of large linear layers put off, in torch", layers)
+    yield lazy if layers else "it has no large linear layer"
 
 
-def _compiled(model: nn.Module, example: torch.Tensor, batch_size: int, obstacles: Obstacles) -> Library | str:
-    """The kernels if they can train this model, else why not."""
+def _compiled(model: nn.Module, example: torch.Tensor, largest_batch: int, workers: int, obstacles: Obstacles) -> Library | str:
+    """The kernels if they know this model, else why not."""
     if obstacles.compiled is not None:
         return obstacles.compiled
     try:
@@ -97,44 +123,21 @@ def _compiled(model: nn.Module, example: torch.Tensor, batch_size: int, obstacle
     except Unknown as error:
         return f"the model is not a list of layers that the kernels know ({error})"
     found = library()
-    if isinstance(found, Library) and _differs(model, program, example, batch_size, found):
-        return "the compiled kernels do not give the model's outputs"
+    if isinstance(found, str):
+        return found
+    needed = _bytes(program, largest_batch, found) * max(1, workers)
+    if not 0 < needed <= LARGEST_SHARE * memory_bytes():
+        return f"there is not enough memory for its buffers ({needed / 1e9:.1f} GB for batches of {largest_batch} samples)"
     return found
 
 
-def _program(model: nn.Module, example: torch.Tensor, halves: bool) -> Program | Halves:
-    return halves_program(model, example) if halves else program_of(model, example)
-
-
-def _twin(model: nn.Module, program: Program | Halves, batch_size: int, found: Library) -> FusedNet:
+def _bytes(program: Program | Halves, largest_batch: int, found: Library) -> int:
+    """With a second part for frozen models, which some rules have."""
     if isinstance(program, Halves):
-        return FusedHalves(model, program, batch_size, found)
-    return FusedNet(model, program, batch_size, found)
+        upper = buffer_bytes(program.upper, largest_batch, found, deep=True)
+        return 2 * buffer_bytes(program.lower, largest_batch, found) + upper
+    return 2 * buffer_bytes(program, largest_batch, found)
 
 
-def _differs(model: nn.Module, program: Program | Halves, example: torch.Tensor, batch_size: int, found: Library) -> bool:
-    """Whether the compiled forward pass gives something else than the model (it never should)."""
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode():
-        if isinstance(program, Halves):
-            parts = declared(model)
-            features = parts.features(parts.prepare(example))
-            lower, upper = Part(program.lower, batch_size, found), Part(program.upper, batch_size, found)
-            pairs = [
-                (features, _run(lower, model, program.lower.prepare(example))),
-                (parts.classifier(features), _run(upper, model, features)),
-            ]
-        else:
-            pairs = [(model(example), FusedNet(model, program, batch_size, found)(example))]
-    model.train(was_training)
-    return not all(_close(*pair) for pair in pairs)
-
-
-def _run(part: Part, model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    part.begin(dict(model.named_parameters()))
-    return part.forward(x.contiguous())
-
-
-def _close(wanted: torch.Tensor, got: torch.Tensor) -> bool:
-    return wanted.shape == got.shape and torch.allclose(wanted, got, rtol=0, atol=CLOSE * float(wanted.abs().max() + 1))
+def _program(model: nn.Module, example: torch.Tensor, halves: bool, verified: bool = False) -> Program | Halves:
+    return (halves_program if halves else program_of)(model, example, verified=verified)

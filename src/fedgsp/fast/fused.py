@@ -43,6 +43,11 @@ class FusedNet:
             self._kept = Kept(features, divisor, self._inputs, self._library)
         return self._kept is not None
 
+    @property
+    def standardises(self) -> bool:
+        """Whether each sample gets mean 0 and deviation 1 as it is read."""
+        return self._inputs is not None and self._inputs.least is not None
+
     def begin(self, step: Step) -> None:
         """Take the module's weights as they are now, for steps of this kind."""
         self._part.begin(self._weights, step)

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedgsp.models.operations import in_mode, own_randomness
+
 LARGE = 500_000
 """Weights from which a layer gains."""
 MOST_ROWS = 40
@@ -99,7 +101,7 @@ def large_linears(model: nn.Module, example: torch.Tensor) -> tuple[str, ...]:
         name: module
         for name, module in model.named_modules()
         if type(module) is nn.Linear and module.weight.numel() >= LARGE and module.weight.requires_grad
-        and counts[id(module.weight)] == 1 and not module._forward_hooks and not module._forward_pre_hooks
+        and module.weight.dtype == torch.float32 and counts[id(module.weight)] == 1
     }  # fmt: skip
     calls: dict[str, int] = dict.fromkeys(found, 0)
     hooks = []
@@ -112,10 +114,11 @@ def large_linears(model: nn.Module, example: torch.Tensor) -> tuple[str, ...]:
 
     try:
         hooks = [module.register_forward_hook(watch(name)) for name, module in found.items()]
-        was_training = model.training
-        with torch.random.fork_rng(devices=[]), torch.inference_mode():
-            model.eval()(example)
-            model.train(was_training)
+        kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        with own_randomness(), torch.no_grad(), in_mode(model, training=True):
+            model(torch.cat([example, example]))  # a batch norm cannot train on one sample
+        for name, buffer in model.named_buffers():
+            buffer.copy_(kept[name])
     finally:
         for hook in hooks:
             hook.remove()

@@ -43,7 +43,7 @@ class Kept:
 
     def __init__(self, features: NDArray[Any], divisor: float, inputs: Inputs, library: Library) -> None:
         self._code = library.code
-        self._features = np.ascontiguousarray(features)
+        self._features = features
         sample, least = math.prod(features.shape[1:]), inputs.least
         told = (sample, features.dtype == np.uint8, least is not None, divisor, least or 0.0)
         self._told = _Samples(self._features.ctypes.data, *told)
@@ -57,8 +57,8 @@ class Kept:
 
     @staticmethod
     def known(features: NDArray[Any]) -> bool:
-        """Whether the kernels read numbers of this kind."""
-        return features.dtype in (np.uint8, np.float32)
+        """Whether the kernels read numbers of this kind, where they lie."""
+        return features.dtype in (np.uint8, np.float32) and features.flags.c_contiguous
 
 
 class Part:
@@ -67,10 +67,10 @@ class Part:
     def __init__(self, program: Program, batch_size: int, library: Library, deep: bool = False) -> None:
         self._code, self.program, self._deep = library.code, program, deep
         self._names = [name for layer in program.layers for name in (layer.weight, layer.bias)]
-        numbers = np.array([layer.numbers() for layer in program.layers], dtype=np.int32)
+        numbers = _numbers(program)
         self._net = self._code.fedgsp_new(numbers.ctypes.data, len(program.layers), batch_size, int(deep))
         if not self._net:
-            raise MemoryError("not enough memory for the fast path's buffers")
+            raise MemoryError("there is not enough memory for the fast path's buffers; --fast off does without")
         weakref.finalize(self, self._code.fedgsp_free, self._net)
         self._outputs = math.prod(program.shape)
         self._in_use: list[Any] = []  # what the kernels point at between `begin` and `end`
@@ -127,6 +127,16 @@ class Part:
         finite = bool(self._code.fedgsp_end(self._net))
         self._in_use = []
         return finite
+
+
+def buffer_bytes(program: Program, batch_size: int, library: Library, deep: bool = False) -> int:
+    """What a part with batches of this size takes beside the weights."""
+    numbers = _numbers(program)
+    return int(library.code.fedgsp_bytes(numbers.ctypes.data, len(program.layers), batch_size, int(deep)))
+
+
+def _numbers(program: Program) -> NDArray[np.int32]:
+    return np.array([layer.numbers() for layer in program.layers], dtype=np.int32)
 
 
 def _pointers(tensors: list[torch.Tensor | None]) -> Any:

@@ -2,7 +2,8 @@
 
 Known are networks that feed one layer's output to the next: convolutions (stride 1, zero padding), ReLU, max-pool, flatten,
 linear. They are found by tracing (`torch.fx`), so it does not matter how the model is written down, as modules or as functions;
-what happens to a batch before (`prepare`, see `models/split.py`) stays in torch.
+what happens to a batch before (`prepare`, see `models/split.py`) stays in torch. The trace is of the model in training mode,
+and the operations that torch really performs (`models/operations.py`) must be those of the layers, in both modes.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ from torch import fx, nn
 from torch.nn import functional
 
 from fedgsp.core.errors import InputError
+from fedgsp.fast.structure import oddity
+from fedgsp.models.cnn import StandardisingNet
+from fedgsp.models.operations import ARRANGES, Recorded, in_mode, own_randomness
 from fedgsp.models.split import as_it_is, declared, halves_of
 
 CONV, LINEAR = 1, 2
 LARGEST_POOL = 15
 DENSE_WORK = 2_000_000
 """Multiplications a sample above which a convolution that no pool follows is left to torch: its gradient is not sparse."""
-STACK_BYTES = 1 << 20
-"""What the first convolution's sums may take on the C stack."""
+PERFORMED = ARRANGES | {
+    f"aten.{name}.default" for name in ("convolution", "relu", "relu_", "max_pool2d_with_indices", "addmm", "mm", "t")
+}
+"""What torch does for the layers that are known."""
 
 
 class Unknown(Exception):
@@ -82,57 +88,89 @@ class Halves:
     between: nn.Module | None
 
 
-def program_of(model: nn.Module, example: torch.Tensor) -> Program:
-    """The layers of a model for batches like `example` (at least one sample); raises `Unknown` with the reason."""
-    prepare, body, prefixes = _before_and_body(model, example)
-    layers, shape = _read(body, _ready_shape(prepare, example), prefixes)
-    _check_end(layers)
-    _check_parameters(model, layers, None)
-    return Program(layers, prepare, shape, _inputs(model, prepare, example))
+def program_of(model: nn.Module, example: torch.Tensor, verified: bool = False) -> Program:
+    """The layers of a model for batches like `example` (at least one sample); raises `Unknown` with the reason.
+
+    `verified`: it was made before for such a model, so it is not compared with what torch does once more.
+    """
+    _check_structure(model)
+    with in_mode(model, training=True), own_randomness():
+        prepare, body, prefixes = _before_and_body(model, example, verified)
+        ready = _ready(prepare, example)
+        layers, shape = _read(body, tuple(ready.shape[1:]), prefixes)
+        _check_end(layers)
+        _check_parameters(model, layers, None)
+        if not verified:
+            _check_performed(body, ready)
+        return Program(layers, prepare, shape, _inputs(model, prepare, example))
 
 
-def halves_program(model: nn.Module, example: torch.Tensor) -> Halves:
+def halves_program(model: nn.Module, example: torch.Tensor, verified: bool = False) -> Halves:
     """The same for the two halves that a model declares, one by one."""
-    halves = declared(model)
-    lower, shape = _read(nn.Sequential(halves.features), _ready_shape(halves.prepare, example), ("features",))
-    upper, end = _read(nn.Sequential(halves.classifier), shape, ("classifier",))
-    _check_end(upper)
-    if not lower or upper[0].kind != LINEAR:
-        raise Unknown("its features have no layer, or its classifier begins with another than a linear one")
-    _check_parameters(model, (*lower, *upper), halves.between)
-    return Halves(
-        Program(lower, halves.prepare, shape, _inputs(model, halves.prepare, example)),
-        Program(upper, as_it_is, end),
-        halves.between,
-    )
+    _check_structure(model)
+    with in_mode(model, training=True), own_randomness():
+        halves = declared(model)
+        ready = _ready(halves.prepare, example)
+        lower, shape = _read(nn.Sequential(halves.features), tuple(ready.shape[1:]), ("features",))
+        upper, end = _read(nn.Sequential(halves.classifier), shape, ("classifier",))
+        _check_end(upper)
+        if not lower or upper[0].kind != LINEAR:
+            raise Unknown("its features have no layer, or its classifier begins with another than a linear one")
+        _check_parameters(model, (*lower, *upper), halves.between)
+        if not verified:
+            _check_performed(nn.Sequential(halves.features, halves.classifier), ready)
+        return Halves(
+            Program(lower, halves.prepare, shape, _inputs(model, halves.prepare, example)),
+            Program(upper, as_it_is, end),
+            halves.between,
+        )
+
+
+def _check_structure(model: nn.Module) -> None:
+    found = oddity(model)
+    if found is not None:
+        raise Unknown(found)
+
+
+def _check_performed(body: nn.Module, ready: torch.Tensor) -> None:
+    """What was traced is all that happens, in training as in evaluation."""
+    found = []
+    for training in (True, False):
+        with in_mode(body, training):
+            found.append(Recorded(body, ready).names)
+    odd = [name for name in found[0] if name not in PERFORMED]
+    if odd:
+        raise Unknown(f"it does more than its layers when it trains ({odd[0].removesuffix('.default')})")
+    if found[0] != found[1]:
+        raise Unknown("it does something else in training than in evaluation")
 
 
 def _inputs(model: nn.Module, prepare: Callable[[torch.Tensor], torch.Tensor], example: torch.Tensor) -> Inputs | None:
-    """What `prepare` does to samples, seen by what it makes of some, and by what the model says (`standardises`)."""
-    x = torch.sin(torch.arange(2.0 * example[0].numel())).reshape(2, *example.shape[1:])
-    with torch.no_grad():
-        ready, flat = prepare(x).flatten(1), x.flatten(1)
-    if torch.equal(ready, flat):
+    """What `prepare` does to samples, seen by its operations, and by what the model says (`standardises`)."""
+    done = Recorded(prepare, example.clone())
+    if done.only_arranges and torch.equal(done.output.flatten(1), example.flatten(1)):
         return Inputs()
     least = getattr(model, "standardises", None)
-    if isinstance(least, float):
-        centred = flat - flat.mean(1, keepdim=True)
-        wanted = centred / (centred.square().mean(1, keepdim=True).sqrt() + least)
-        if ready.shape == wanted.shape and torch.allclose(ready, wanted, rtol=1e-5, atol=1e-6):
+    if isinstance(least, float) and isinstance(model, StandardisingNet):
+        ours = Recorded(lambda x: StandardisingNet.prepare(model, x), example.clone())
+        if done.same_as(ours):
             return Inputs(least)
     return None
 
 
-def _ready_shape(prepare: Callable[[torch.Tensor], torch.Tensor], example: torch.Tensor) -> tuple[int, ...]:
-    """The shape of a sample before the first layer."""
+def _ready(prepare: Callable[[torch.Tensor], torch.Tensor], example: torch.Tensor) -> torch.Tensor:
+    """The example as it is before the first layer, where each sample becomes that by itself."""
+    done = Recorded(prepare, example.clone())
+    if done.draws or done.looks:
+        raise Unknown("what it does to a sample before the first layer is random or depends on the sample's values")
+    ready: torch.Tensor = done.output
     with torch.no_grad():
-        ready = prepare(example)
-        alone = torch.cat([prepare(example[i : i + 1]) for i in range(len(example))])
-    if not torch.allclose(ready, alone, rtol=1e-5, atol=1e-6):
+        alone = torch.cat([prepare(example[i : i + 1].clone()) for i in range(len(example))])
+    if not torch.allclose(ready, alone, rtol=1e-5, atol=1e-6, equal_nan=True):
         raise Unknown("what it does to a sample before the first layer depends on the rest of the batch")
     if ready.dtype != torch.float32:
         raise Unknown("its inputs are not numbers but tokens")
-    return tuple(ready.shape[1:])
+    return ready
 
 
 def _read(
@@ -167,14 +205,14 @@ def _check_parameters(model: nn.Module, layers: tuple[LayerSpec, ...], between: 
 
 
 def _before_and_body(
-    model: nn.Module, example: torch.Tensor
+    model: nn.Module, example: torch.Tensor, verified: bool
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], nn.Module, tuple[str, ...]]:  # fmt: skip
     """(what happens before, what is traced, what its children are called in the model)."""
     if isinstance(getattr(model, "features", None), nn.Module) and isinstance(getattr(model, "classifier", None), nn.Module):
         try:
-            halves = halves_of(model, example, "the fast path")
+            halves = declared(model) if verified else halves_of(model, example, "the fast path")
         except InputError as error:
-            raise Unknown("its forward is not classifier(features(x))") from error
+            raise Unknown("its forward is not classifier(features(x)) in training and in evaluation") from error
         return halves.prepare, nn.Sequential(halves.features, halves.classifier), ("features", "classifier")
     return as_it_is, nn.Sequential(model), ("",)
 
@@ -216,8 +254,6 @@ class _Reader:
                 work = kh * kw * h * w * layer.cin * layer.cout
                 if number and layer.pool == 1 and work > DENSE_WORK:
                     raise Unknown("it has a large convolution that no pool follows")
-                if not number and 4 * kh * kw * layer.cin * (layer.cout + 8) > STACK_BYTES:
-                    raise Unknown("its first convolution is very wide")
         return tuple(self.layers)
 
     def _module(self, target: str, module: nn.Module) -> None:

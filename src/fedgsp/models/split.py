@@ -4,9 +4,10 @@ A model declares its split by having two submodules called `features` and `class
 
     model(x) == model.classifier(model.features(x))
 
-Should something happen to x before (a channel axis is added, pixels are shifted), it goes into a method `prepare(x)` without
-parameters: model(x) == model.classifier(model.features(model.prepare(x))). Every parameter belongs to one of the two halves.
-`leaf_cnn` and `small_cnn` do so; a model of the user's own does it the same way:
+in evaluation and in training: what stands between the halves (dropout, say) belongs to one of them, or it would be lost to
+rules that use them one by one. Should something happen to x before (a channel axis is added, pixels are shifted), it goes into
+a method `prepare(x)` without parameters: model(x) == model.classifier(model.features(model.prepare(x))). Every parameter
+belongs to one of the two halves. `leaf_cnn` and `small_cnn` do so; a model of the user's own does it the same way:
 
     class Mine(nn.Module):
         def __init__(self, shape, classes):
@@ -31,6 +32,7 @@ import torch
 from torch import nn
 
 from fedgsp.core.errors import InputError
+from fedgsp.models.operations import Recorded, hooks_of, in_mode, own_randomness
 
 FEATURES = "features."
 """What the names of a split model's feature tensors begin with."""
@@ -82,6 +84,11 @@ def halves_of(model: nn.Module, example: torch.Tensor, who: str) -> Split:
             f"{who} needs a model whose parameters all belong to 'features' or 'classifier'; '{outside[0]}' of "
             f"{type(model).__name__} does not."
         )
+    if hooks_of(model):
+        raise InputError(
+            f"{who} runs the halves of {type(model).__name__} one by one, so the hook on the whole model would not be called; "
+            f"put it on 'features' or 'classifier'."
+        )
     halves = declared(model)
     _check_forward(model, halves, example, who)
     return halves
@@ -104,17 +111,23 @@ def as_it_is(x: torch.Tensor) -> torch.Tensor:
 
 
 def _check_forward(model: nn.Module, halves: Split, example: torch.Tensor, who: str) -> None:
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            same = torch.equal(model(example), halves(example))
-    except Exception as error:
-        raise InputError(f"{who} cannot use the halves of {type(model).__name__} on this data: {error}.") from error
-    finally:
-        model.train(was_training)
-    if not same:
-        raise InputError(
-            f"{who} needs a model with model(x) = classifier(features(x)); {type(model).__name__} does something else in "
-            f"forward (what happens to x before the features goes into a method 'prepare')."
-        )
+    """Both ways do the same operations to the same outputs, in evaluation and in training, where dropout acts."""
+    pair = torch.cat([example, example])  # a batch norm cannot train on one sample
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}  # training may change running means
+    for training, x in ((False, example), (True, pair)):
+        try:
+            with in_mode(model, training):
+                recorded = []
+                for call in (model, halves):
+                    with own_randomness():
+                        recorded.append(Recorded(call, x.clone()))
+                    for name, buffer in model.named_buffers():
+                        buffer.copy_(kept[name])
+        except Exception as error:
+            raise InputError(f"{who} cannot use the halves of {type(model).__name__} on this data: {error}.") from error
+        if not recorded[0].same_as(recorded[1]):
+            raise InputError(
+                f"{who} needs a model with model(x) = classifier(features(x)); {type(model).__name__} does something else in "
+                f"forward{' when it trains' if training else ''} (what happens to x before the features goes into a method "
+                f"'prepare', what happens behind them into one of the two halves)."
+            )

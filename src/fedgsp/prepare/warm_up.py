@@ -29,7 +29,7 @@ def warmed_up(
         return initial
     rule = SGD(
         lr=local.lr, batch_size=local.batch_size, epochs=warm_up.epochs, momentum=local.momentum,
-        weight_decay=local.weight_decay,
+        weight_decay=local.weight_decay, drop_last=local.drop_last, merge_last=local.merge_last,
     )  # fmt: skip
     servers = replace(
         data, clients=("the server's samples",), train=Part.of([warm_up.rows]), test=Part.empty(1), validation=Part.empty(1)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from torch import nn
 
+from fedgsp.client.batching import Batching
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import memory_bytes
 from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.sums import MOST_ADDENDS_BITS
 from fedgsp.core.tensors import Tensors, total_bytes
+from fedgsp.data.batches import gather
+from fedgsp.engine import Job
 from fedgsp.method import Method
 from fedgsp.parts import kind_of
 from fedgsp.run.config import RunConfig
@@ -27,6 +32,23 @@ def checked_device(device: str, elsewhere: bool = False) -> str:
             f"the device '{device}' is not available here; torch sees: {', '.join(k for k, v in there.items() if v)}."
         )
     return device
+
+
+def batch_notes(job: Job, model: nn.Module) -> tuple[str, ...]:
+    """What becomes of a last batch of one sample, where something is done about it."""
+    example, _ = gather(job.data, np.zeros(1, dtype=np.int64))
+    batching, sizes = Batching.of(job.rule, model, example), job.data.train.sizes
+    notes = []
+    merged = int(((sizes % batching.size == 1) & (sizes > batching.size)).sum())
+    if batching.merge_last and job.rule.merge_last is None and merged:
+        notes.append(
+            f"the model has a batch norm, so {merged} client(s) whose last batch would be a single sample add it to the batch "
+            f"before; local.merge_last says otherwise."
+        )
+    alone = int((sizes == 1).sum())
+    if batching.pairs and alone:
+        notes.append(f"{alone} client(s) have one training sample, which a batch norm cannot train on: they make no step.")
+    return tuple(notes)
 
 
 def check_memory(live: int) -> None:

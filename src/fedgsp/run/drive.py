@@ -36,6 +36,8 @@ from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup, prepare
 
 RESULT_SCHEMA = 1
+CHECKED = "kernel_check"
+"""The entry of a checkpoint's numerics that says how its kernel proved itself; nothing that must be the same elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,26 @@ class Objects:
     method: Method | None = None
     once: Once | None = None
 
-    def prepare(self, config: RunConfig, progress: Progress = silent) -> Setup:
-        """Resolve a configuration with these objects in place; `progress` hears of data that must be converted first."""
+    def prepare(self, config: RunConfig, progress: Progress = silent, kernel: str | None = None) -> Setup:
+        """Resolve a configuration with these objects in place; `progress` hears of data that must be converted first.
+
+        `kernel` names the one that the run was begun with.
+        """
         chosen = config if self.method is None else replace(config, method=self.method)
-        return prepare(chosen, data=self.data, model=self.model, task=self.task, once=self.once, progress=progress)
+        return prepare(
+            chosen, data=self.data, model=self.model, task=self.task, once=self.once, progress=progress, kernel=kernel
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Venue:
     """Where chains run and who is there, for runs that are not on this machine: clients keep their states themselves.
 
-    `prepare` resolves a configuration, `engine` starts the engine of a run, `attendance` says who is there.
+    `prepare` resolves a configuration (with the kernel that the run was begun with, if it was), `engine` starts the engine of a
+    run, `attendance` says who is there.
     """
 
-    prepare: Callable[[RunConfig], Setup]
+    prepare: Callable[[RunConfig, str | None], Setup]
     engine: Callable[[Setup], Engine]
     attendance: Attendance
 
@@ -78,7 +86,7 @@ def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = (), ve
         try:
             directory.write_config(setup.config)
             directory.write_clients(ClientFacts.of(setup).encode())
-            directory.begin(state, identity_of(setup), _numerics(setup), setup.job.data.clients, None, _started(setup), store)
+            directory.begin(state, identity_of(setup), numerics_of(setup), setup.job.data.clients, None, _started(setup), store)
             return _drive(setup, [], directory, out, observers, store, venue)
         finally:
             directory.close()
@@ -107,15 +115,18 @@ def resume(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
         place = config.engine.changed(engine or {})
-        setup = (objects.prepare if venue is None else venue.prepare)(replace(config, run=options, engine=place))
         found = directory.latest(previous=previous)
+        kernel = None if found is None or other_numerics else found[1].numerics.get("kernel")
+        going_on = replace(config, run=options, engine=place)
+        setup = objects.prepare(going_on, kernel=kernel) if venue is None else venue.prepare(going_on, kernel)
         identity = identity_of(setup)
         if found is None:  # stopped before the first checkpoint: nothing was trained, so begin
             state, bookmark, journal = setup.first, None, []
         else:
             state, bookmark = found
             check_same_run(path, bookmark.identity, identity)
-            _check_numerics(bookmark.numerics, _numerics(setup), other_numerics)
+            if not other_numerics:
+                check_numerics(bookmark.numerics, numerics_of(setup))
             journal = read_journal(path, bookmark)
         over = _recorded_ending(path, state, options.rounds)
         if over is not None:
@@ -131,7 +142,7 @@ def resume(
             check_states(store, state.kept, path)
             if venue is None:
                 check_room(setup, path)
-            directory.begin(state, identity, _numerics(setup), setup.job.data.clients, bookmark, opening, store)
+            directory.begin(state, identity, numerics_of(setup), setup.job.data.clients, bookmark, opening, store)
             return _drive(setup, journal, directory, path, observers, store, venue)
     finally:
         directory.close()
@@ -270,9 +281,11 @@ def identity_of(setup: Setup) -> str:
     return setup.config.identity(f"{setup.data.fingerprint} {digest(setup.initial)} {setup.job.task.name}")
 
 
-def _numerics(setup: Setup) -> dict[str, Any]:
-    """What may change bits and is therefore fixed for the run."""
-    return {"kernel": setup.job.kernel.name, "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
+def numerics_of(setup: Setup) -> dict[str, Any]:
+    """What may change bits and is therefore fixed for the run, and how the kernel proved itself."""
+    kernel = setup.job.kernel
+    facts = {"kernel": kernel.name, "threads": 1, "device": setup.config.run.device, "torch": torch.__version__}
+    return {**facts, CHECKED: kernel.checked or kernel.why}
 
 
 def check_same_run(path: Path, theirs: str, ours: str) -> None:
@@ -286,10 +299,11 @@ def check_same_run(path: Path, theirs: str, ours: str) -> None:
     )
 
 
-def _check_numerics(theirs: dict[str, Any], ours: dict[str, Any], allowed: bool) -> None:
-    odd = [f"{key} {theirs.get(key)} (now {ours.get(key)})" for key in ours if theirs.get(key) != ours.get(key)]
-    if odd and not allowed:
+def check_numerics(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Refuse to go on, or to compare, where bits may differ for a reason that is no fault of the run."""
+    fixed = {key: value for key, value in ours.items() if key != CHECKED}
+    odd = [f"{key} {theirs.get(key)} (now {value})" for key, value in fixed.items() if theirs.get(key) != value]
+    if odd:
         raise InputError(
-            f"the run was made with {', '.join(odd)}, so going on here could change its bits; "
-            f"--other-numerics does it all the same."
+            f"the run was made with {', '.join(odd)}, so its bits could be others here; --other-numerics does it all the same."
         )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedgsp.client.batching import Batching
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Stop
 from fedgsp.core.tensors import total_bytes
@@ -82,7 +83,8 @@ def forecast(setup: Setup) -> Forecast:
 
 def expected_steps(method: Method, rounds: int, sizes: NDArray[np.int64]) -> int:
     """SGD steps of a run on clients of these sizes (those that train), each as often as one of average size."""
-    per_visit = float(np.mean(np.ceil(sizes / method.local.batch_size))) * method.local.epochs
+    rule = method.local
+    per_visit = float(np.mean(Batching(rule.batch_size, rule.drop_last, bool(rule.merge_last)).steps(sizes))) * rule.epochs
     rows = (method.planner.schedule(r, len(sizes)) for r in range(1, rounds + 1))
     return round(sum(row.trained * row.passes for row in rows) * per_visit)
 

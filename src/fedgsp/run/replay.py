@@ -17,7 +17,7 @@ from fedgsp.run.attendance import Attendance
 from fedgsp.run.central import bound
 from fedgsp.run.config import EngineSection, RunConfig, read_config
 from fedgsp.run.directory import NoRecord, latest_checkpoint, model_file, read_journal
-from fedgsp.run.drive import Objects, announce, check_same_run, identity_of
+from fedgsp.run.drive import Objects, announce, check_numerics, check_same_run, identity_of, numerics_of
 from fedgsp.run.keeping import client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
@@ -45,10 +45,13 @@ def replay(
     workers: int | str = "auto",
     observers: Sequence[Observer] = (),
     source: str | None = None,
+    other_numerics: bool = False,
 ) -> Replay:
     """Recompute a run from its configuration, its data and its event log, and compare every round's bits.
 
-    A deployment is replayed on one machine: `source` names a federation that has all its sites' samples.
+    A deployment is replayed on one machine: `source` names a federation that has all its sites' samples. Steps are made by the
+    kernel that the run was made with. Where it, the device or torch's version cannot be had here, bits may differ for a reason
+    that is no fault of the run: that is refused, unless `other_numerics` asks for the comparison all the same.
     """
     config = read_config(path / "config.toml", objects.method)
     found = latest_checkpoint(path)
@@ -59,8 +62,11 @@ def replay(
     log = Log.read(path)
     last_round, why = _how_far(log, state.round)
     options = replace(config.run, rounds=last_round, workers=workers, stop_at_target=False)
-    stage = _stage(replace(config, run=options, engine=EngineSection()), log, objects, source)
+    kernel = None if other_numerics else bookmark.numerics.get("kernel")
+    stage = _stage(replace(config, run=options, engine=EngineSection()), log, objects, source, kernel)
     check_same_run(path, bookmark.identity, identity_of(stage.first))
+    if not other_numerics:
+        check_numerics(bookmark.numerics, numerics_of(stage.first))
     check, setup = _Comparison(recorded), stage.setup
     with client_store(setup, None) as store:
         engine = stage.engine(store)
@@ -99,11 +105,11 @@ class _Stage:
         return FromLog(engine, self.log, self.setup.data, tuple(self.setup.job.task.metrics), apart=self.attendance is not None)
 
 
-def _stage(config: RunConfig, log: Log, objects: Objects, source: str | None) -> _Stage:
+def _stage(config: RunConfig, log: Log, objects: Objects, source: str | None, kernel: str | None) -> _Stage:
     if log.kind is None:
-        setup = objects.prepare(config)
+        setup = objects.prepare(config, kernel=kernel)
         return _Stage(setup, setup, log)
-    first = replace(objects, data=outline(log.kind, log.first.values())).prepare(config)
+    first = replace(objects, data=outline(log.kind, log.first.values())).prepare(config, kernel=kernel)
     first = replace(first, job=replace(first.job, wire=log.kind.wire))
     data = gathered(_all_samples(config, objects, source), log)
     if config.data.validation:

@@ -108,6 +108,20 @@ def outline(kind: Kind, members: Iterable[Member]) -> Outline:
     )  # fmt: skip
 
 
+def made_up(like: FederatedData, samples: int = 64) -> FederatedData:
+    """Two clients with random samples of the same kind, for a server that has none but must try something out."""
+    rng, shape, dtype = np.random.default_rng(0), like.sample_shape, like.features.dtype
+    if np.issubdtype(dtype, np.floating):
+        features = rng.normal(size=(2 * samples, *shape)).astype(dtype)
+    else:
+        features = rng.integers(0, 256 if dtype == np.uint8 else 2, (2 * samples, *shape)).astype(dtype)
+    labels = rng.integers(0, like.classes, 2 * samples) if like.classes else rng.normal(size=2 * samples).astype(np.float32)
+    train = Part.of([np.arange(samples), np.arange(samples, 2 * samples)])
+    return FederatedData(
+        features, labels, ("made up 1", "made up 2"), train, Part.empty(2), Part.empty(2), like.classes, like.divisor
+    )
+
+
 def profiles_of(kind: Kind, members: Iterable[Member]) -> Profiles:
     """What a planner may know of the members that can train, in the order of their numbers."""
     there = sorted((member for member in members if member.train > 0), key=lambda member: member.number)

@@ -12,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgsp.client.batching import Batching
+from fedgsp.client.choice import choose, odd_labels
 from fedgsp.client.keep import ClientStore
-from fedgsp.client.rules import obstacles
+from fedgsp.client.proof import Trial
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
@@ -25,12 +27,22 @@ from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.bench import ServerBench
 from fedgsp.engine.ray.settings import RaySettings, parse_resources
-from fedgsp.fast import Kernel, Mode, choose
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
+from fedgsp.models.operations import in_mode, own_randomness
+from fedgsp.models.split import halves_of
 from fedgsp.prepare import Once, Prepared, warmed_up
-from fedgsp.run.checks import check_addends, check_bench, check_disk, check_memory, checked_device, live_model_bytes
+from fedgsp.run.checks import (
+    batch_notes,
+    check_addends,
+    check_bench,
+    check_disk,
+    check_memory,
+    checked_device,
+    live_model_bytes,
+)
 from fedgsp.run.config import RunConfig
+from fedgsp.run.roster import Outline, made_up
 from fedgsp.server import Bench, ServerRule
 
 IN_MEMORY = "memory"
@@ -124,10 +136,11 @@ def prepare(
     task: Task | None = None,
     once: Once | None = None,
     progress: Progress = silent,
+    kernel: str | None = None,
 ) -> Setup:
     """Resolve and check a configuration; objects given in Python take the place of what it names.
 
-    With `once`, a preparation that it made already is not made again.
+    With `once`, a preparation that it made already is not made again. `kernel` names the one that a run was begun with.
     """
     federation = _loaded(config, progress) if data is None else data
     if config.data.validation:
@@ -161,21 +174,22 @@ def prepare(
     initial = initial_tensors(spec, seeds.init(), job.equip)
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
-    trained = _check_model(job)
-    job = replace(job, kernel=_kernel(job, config.run.fast))
+    scratch = _check_model(job)
+    trained = frozenset(name for name, parameter in scratch.named_parameters() if parameter.requires_grad)
     if prepared.warm_up is not None:
         initial = warmed_up(
             prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
         )  # fmt: skip
     setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
     first = method.server.init(initial, setting)
+    job = _with_kernel(job, config, scratch, first, kernel)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     check_addends(resolved, len(roster))
     check_disk(resolved, initial, len(roster))
     check_memory(live_model_bytes(resolved, initial, len(roster)))
     bench = ServerBench(job, prepared.server_rows) if len(prepared.server_rows) else None
     check_bench(method, bench)
-    notes = (*prepared.notes, *_notes(resolved, federation, roster, judged))
+    notes = (*prepared.notes, *_notes(resolved, federation, roster, judged), *batch_notes(job, scratch))
     if method.yields == "none" and len(held_out):
         notes += (f"the {len(held_out)} clients held out have no model, since there is no global one: they are not judged.",)
     return Setup(resolved, federation, roster, judged, held_out, job, initial, first, notes, prepared.bytes, bench)
@@ -196,16 +210,19 @@ def _how_clients_train(config: RunConfig, clients: int) -> tuple[bool, bool]:
     return alone, alone and all(shape.trained == clients for shape in shapes)
 
 
-def _check_model(job: Job) -> frozenset[str]:
+def _check_model(job: Job) -> nn.Module:
     """One forward pass on one batch, so that a model that does not fit the data is refused before anything starts.
 
-    Returns the names of the tensors that are trained.
+    Returns a model that can be experimented with.
     """
+    wrong = odd_labels(job.data) if job.task.name == "classification" else None
+    if wrong is not None:
+        raise InputError(f"{wrong}; number the classes from 0 on (from_arrays does).")
     client = int(np.argmax(job.data.train.sizes))
     x, y = gather(job.data, job.data.train[client][:2])
-    with torch.random.fork_rng(devices=[]), torch.inference_mode():
+    with torch.random.fork_rng(devices=[]):
         model = job.fresh_model()
-        model.eval()
+    with own_randomness(), torch.inference_mode(), in_mode(model, training=False):
         try:
             outputs: Any = model(x)
             losses = job.task.loss(outputs, y)
@@ -221,17 +238,25 @@ def _check_model(job: Job) -> frozenset[str]:
             f"the model '{job.model.name}' gives outputs of shape {tuple(outputs.shape[1:])} a sample; "
             f"the data has {job.data.classes} classes."
         )
-    return frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
+    if job.rule.looks_at() == "features" and not hasattr(model, "between"):
+        halves_of(model, x[:1], f"the local rule {type(job.rule).__name__}")
+    return model
 
 
-def _kernel(job: Job, mode: Mode) -> Kernel:
-    """How this run's steps are made: decided here once, for all processes."""
-    example, _ = gather(job.data, job.data.train[int(np.argmax(job.data.train.sizes))][:2])
-    with torch.random.fork_rng(devices=[]):
-        model = job.fresh_model()
-    return choose(
-        mode, model, example, batch_size=job.rule.batch_size, device=job.device, obstacles=obstacles(job.rule, job.task)
-    )
+def _with_kernel(job: Job, config: RunConfig, scratch: nn.Module, first: ServerState, recorded: str | None) -> Job:
+    """The job with how its steps are made: decided here once, for all processes."""
+    start = next(iter(first.models.values()), None)
+    if start is None:
+        start = {name: tensor.clone() for name, tensor in scratch.state_dict().items()}
+    samples = made_up(job.data) if isinstance(job.data, Outline) else job.data
+    trial = Trial.of(scratch, job.rule, job.task, samples, job.seeds, start, first.shared)
+    workers = config.run.workers if isinstance(config.run.workers, int) else cores()
+    example, _ = gather(samples, trial.data.train.rows[:1])
+    largest = Batching.of(job.rule, scratch, example).largest(int(job.data.train.sizes.max()))
+    kernel = choose(
+        config.run.fast, trial, largest_batch=largest, workers=workers, device=job.device, recorded=recorded
+    )  # fmt: skip
+    return replace(job, kernel=kernel)
 
 
 def _notes(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from flwr.app import ArrayRecord, RecordDict
 
@@ -92,6 +93,7 @@ class Training(_Talk):
         self._shared = pack(state.shared)
         self._keeps = type(job.rule).keeps is not SGD.keeps
         self._sends = job.beside_model()[1]
+        self._batching = job.batching()
         self._fetches = job.rule.fetches()
 
     def begin(self, index: int) -> Baton:
@@ -158,7 +160,7 @@ class Training(_Talk):
     def _work(self, stop: Stop, facts: dict[str, Any]) -> tuple[int, int]:
         """Samples and steps: a client trains all it announced, in the batches that it was told."""
         rule, announced = self._job.rule, int(self._sites.data.train.sizes[stop.client])
-        steps = rule.epochs * -(-announced // rule.batch_size)
+        steps = rule.epochs * int(self._batching.steps(np.array(announced)))
         told = facts.get("samples"), facts.get("steps")
         if told != (announced, steps) or any(isinstance(n, bool) for n in told):
             raise Refused(f"refused: it says it made {told[1]!r} steps on {told[0]!r} samples, and {announced} were announced")

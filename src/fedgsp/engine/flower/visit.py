@@ -6,7 +6,10 @@ those of a local run, to the bit.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +18,12 @@ import torch
 from flwr.app import RecordDict
 
 from fedgsp.client.keep import NAME, Bag, ClientStore
+from fedgsp.client.proof import Trial
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import Stop
 from fedgsp.core.errors import FedgspError
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.tensors import Tensors
+from fedgsp.core.tensors import Tensors, clone
 from fedgsp.core.wire import FULL
 from fedgsp.data.federated import FederatedData
 from fedgsp.engine.flower.hello import carved, check_fits
@@ -30,10 +34,12 @@ from fedgsp.engine.flower.site import Site
 from fedgsp.engine.inline import OneThread
 from fedgsp.engine.job import Job
 from fedgsp.engine.walk import Walker
-from fedgsp.fast import Kernel
+from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models import classification, regression, resolve
 from fedgsp.parts import decode
 
+PROVED = "fast-path-proved"
+"""Beside a client's states: a digest of the run and the samples for which the fast path was tried out here."""
 OLDER_KEPT = 2
 """Versions of a client's state that are kept beside the newest: what the server's two checkpoints may name."""
 
@@ -71,6 +77,7 @@ def train(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDict:
     handed = arrays(content, "model")
     shared = unpack(arrays(content, "shared"), "what is sent along")
     with OneThread():
+        bench.prove(shared)
         if rule.hands_on or order.mark is None:
             model = unpack_like(handed, own, wire, "the model")
             trainer.load(model)
@@ -150,6 +157,27 @@ class _Bench:
                 return Walker.of(job)
         except RuntimeError as error:
             raise Refused(f"it cannot train as this run does: {error}", for_good=True) from error
+
+    def prove(self, shared: Tensors) -> None:
+        """Refuse a kernel that does not make plain PyTorch's steps on this site's samples; found out once for a run."""
+        trainer, sheet = self.walker.trainer, self.sheet
+        if trainer.kernel.name == PLAIN.name or not len(self.data.train.rows):
+            return
+        file = self.store.folder / PROVED
+        asked = hashlib.sha256(json.dumps([sheet.encode(), self.version], sort_keys=True).encode()).hexdigest()
+        with suppress(OSError):
+            if file.read_text() == asked:
+                return
+        start = clone(trainer.tensors())
+        trial = Trial.of(trainer.model, self.rule, trainer.task, self.data, trainer.seeds, start, shared)
+        outcome = trial.judge(trainer.kernel)
+        if outcome.why_not is not None:
+            raise Refused(
+                f'the fast path is not for its samples: {outcome.why_not}; set [run] fast = "off"', for_good=True
+            )  # fmt: skip
+        with suppress(OSError):  # then it is found out again
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(asked)
 
     def bag(self) -> Bag:
         """The client's own state, from this site's disk."""
