@@ -28,11 +28,11 @@ Term = Callable[[Seen, torch.Tensor], torch.Tensor | None]
 class FusedNet:
     """The twin of a whole model, in one part."""
 
-    def __init__(self, model: nn.Module, program: Program, batch_size: int, library: Library) -> None:
+    def __init__(self, model: nn.Module, program: Program, largest_batch: int, library: Library) -> None:
         self._weights = dict(model.named_parameters())
         self._prepare = program.prepare
-        self._part = Part(program, batch_size, library)
-        self._batch_size, self._library = batch_size, library
+        self._part = Part(program, largest_batch, library)
+        self.largest_batch, self._library = largest_batch, library
         self._still: Part | None = None
         self._inputs = program.inputs
         self._kept: Kept | None = None
@@ -78,7 +78,7 @@ class FusedNet:
     def frozen(self, weights: Tensors, ready: torch.Tensor) -> torch.Tensor:
         """What this model with other weights would give: outputs, or features if those are looked at."""
         if self._still is None:
-            self._still = Part(self._part.program, self._batch_size, self._library)
+            self._still = Part(self._part.program, self.largest_batch, self._library)
         kept = {name: tensor.contiguous() for name, tensor in weights.items()}
         self._still.begin(kept)
         return self._still.forward(ready)
@@ -100,10 +100,10 @@ class FusedNet:
 class FusedHalves(FusedNet):
     """The twin of a model in two parts, for rules that look at features or put something between."""
 
-    def __init__(self, model: nn.Module, halves: Halves, batch_size: int, library: Library) -> None:
-        super().__init__(model, halves.lower, batch_size, library)
+    def __init__(self, model: nn.Module, halves: Halves, largest_batch: int, library: Library) -> None:
+        super().__init__(model, halves.lower, largest_batch, library)
         self._model, self._between = model, halves.between
-        self._upper = Part(halves.upper, batch_size, library, deep=True)
+        self._upper = Part(halves.upper, largest_batch, library, deep=True)
         torchs = {id(p) for p in halves.between.parameters()} if halves.between is not None else set()
         self._loose = {name: p for name, p in self._weights.items() if id(p) in torchs}
         self._way = Step(0.0)

@@ -275,6 +275,8 @@ class _Reader:
         rest, named = list(node.args[1:]), dict(node.kwargs)
         if target in (torch.relu, functional.relu, "relu") and not rest and set(named) <= {"inplace"}:
             self._relu()
+        elif target in (torch.unsqueeze, "unsqueeze") and [*rest, *named.values()] == [1] and len(self.shape) == 2:
+            self._channel()
         elif target in (torch.flatten, "flatten") and [*rest, *named.values()] in ([1], [1, -1]):
             self._flatten()
         elif target in (functional.max_pool2d, torch.max_pool2d):
@@ -333,6 +335,12 @@ class _Reader:
             raise Unknown("it has a very large pool")
         self.layers[-1] = replace(self.layers[-1], pool=pool)
         self.shape = (self.shape[0], self.shape[1] // pool, self.shape[2] // pool)
+
+    def _channel(self) -> None:
+        """Grey images that come without a channel axis."""
+        if self.layers:
+            raise Unknown("it adds an axis between its layers")
+        self.shape = (1, *self.shape)
 
     def _flatten(self) -> None:
         flat = 1
