@@ -17,6 +17,8 @@ from fedgsp.fast.build import Library, library
 needs_compiler = pytest.mark.skipif(not isinstance(library(), Library), reason="there is no C compiler here")
 CLOSE = 1e-3
 """Of the largest change after two rounds, which amplify rounding; a wrong model is a tenth away."""
+SHAKY = {"mmd": 0.05}
+"""MMD's narrowest kernel (variance 1e-6) amplifies rounding by itself, in plain steps, too (docs/methods.md)."""
 
 
 def ended(recipe: Recipe, rule: str, batch_size: int, lr: float, fast: Mode) -> tuple[Tensors, str, str] | str:
@@ -46,7 +48,7 @@ def check(recipe: Recipe, rule: str, batch_size: int, lr: float) -> str:
     change = max(float((t - start[n]).abs().max()) for n, t in off[0].items() if t.is_floating_point() and n in start)
     for name, tensor in off[0].items():
         if tensor.is_floating_point():
-            allowed = CLOSE * change + 1e-6 * float(tensor.abs().max())
+            allowed = SHAKY.get(rule, CLOSE) * change + 1e-6 * float(tensor.abs().max())
             assert float((tensor - auto[0][name]).abs().max()) <= allowed, (name, auto[1])
     return auto[1]
 
