@@ -79,7 +79,7 @@ def test_the_summary_says_what_where_and_what_next(tmp_path: Path, capsys: pytes
     )  # fmt: skip
     show_summary(result)
     text = capsys.readouterr().out
-    for expected in ("finished after 3 rounds", "mean of the last 3 evaluations", "target 0.2", "handed on", "peak memory"):
+    for expected in ("finished after 3 rounds", "(round 3), last round ", "target 0.2", "handed on", "peak memory"):
         assert expected in text
     assert f"fedgsp resume {out}" in text
 

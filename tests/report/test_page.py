@@ -136,10 +136,10 @@ def test_a_template_word_in_a_name_is_not_filled_in(tmp_path: Path) -> None:
 
 
 def test_the_page_holds_what_the_run_did(tmp_path: Path) -> None:
-    run = madeup.write_run(tmp_path / "run", clients=12, rounds=6)
+    run = madeup.write_run(tmp_path / "run", clients=12, rounds=20)
     body = data_of(page_of(run))["runs"][0]
     journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    assert body["columns"]["round"] == [1, 2, 3, 4, 5, 6]
+    assert body["columns"]["round"] == list(range(1, 21))
     assert body["columns"]["steps"] == [entry["serial_steps_total"] for entry in journal]
     np.testing.assert_allclose(body["columns"]["score"], [entry["accuracy"] for entry in journal], rtol=1e-4)
     plans = [json.loads(line) for line in (run / "plans.jsonl").read_text().splitlines()[1:]]
@@ -148,7 +148,11 @@ def test_the_page_holds_what_the_run_did(tmp_path: Path) -> None:
     assert lengths == [[len(chain["clients"]) for chain in plan["chains"]] for plan in plans]
     last = [json.loads(line)["values"] for line in (run / "scores.jsonl").read_text().splitlines()]
     shown = np.array(unpacked(body["scores"])[:-1]) / body["scores"]["scale"]
-    np.testing.assert_allclose(shown, np.mean(last, axis=0), atol=2e-5)
+    np.testing.assert_allclose(shown, np.mean(last[-2:], axis=0), atol=2e-5)
+    accuracies = [entry["accuracy"] for entry in journal]
+    assert body["final"]["value"] == pytest.approx((accuracies[18] + accuracies[19]) / 2, abs=1e-15)
+    assert (body["final"]["window"], body["final"]["last"]) == ("mean of rounds 19-20", {"round": 20, "value": accuracies[19]})
+    assert body["records"][-1] == [1 + accuracies.index(max(accuracies)), max(accuracies)]
     assert body["command"] == f"fedgsp run {run / 'config.toml'}"
 
 

@@ -46,17 +46,18 @@ class TestTable:
         good, bad = table.rows
         assert good[0] == "good"
         assert good[1] == Estimate.of([0.60, 0.62, 0.61])
-        assert good[2].mean == pytest.approx(0.2)
-        assert table.columns[4].name == "rounds to 41 %"  # the weakest has 41.1 % at its end
-        assert good[4:] == (2, 20, 2_000_000, 14.0, 3)
-        assert bad[4:] == (None, None, None, None, 3), "one seed ends at 40.1 %"
+        assert good[2] == Estimate.of([0.60, 0.62, 0.61]), "of four rounds the last one is final"
+        assert good[3].mean == pytest.approx(0.2)
+        assert table.columns[5].name == "rounds to 41 %"  # the weakest has 41.1 % at its end
+        assert good[5:] == (2, 20, 2_000_000, 14.0, 3)
+        assert bad[5:] == (None, None, None, None, 3), "one seed ends at 40.1 %"
         assert "good over bad by 19.9 ± " in found.notes[-1]
         assert found.facts["differences"][0]["clear"]
 
     def test_a_target_of_ones_own(self) -> None:
         (table,) = compared([entrant("a", 0.6), entrant("b", 0.5)], Wish(target=0.55)).tables
-        assert [row[4] for row in table.rows] == [2, None]
-        assert table.columns[4].name == "rounds to 55 %"
+        assert [row[5] for row in table.rows] == [2, None]
+        assert table.columns[5].name == "rounds to 55 %"
 
     def test_one_seed_cannot_say(self) -> None:
         assert "With one seed it cannot be said" in compared([entrant("a", 0.6), entrant("b", 0.5)], Wish()).notes[-1]
@@ -98,7 +99,7 @@ def test_without_a_score_the_loss_is_compared() -> None:
     found = compared(entrants, Wish())
     assert found.facts["metric"] == "loss"
     assert found.tables[0].columns[1].name == "loss"
-    assert found.facts["target"] == pytest.approx(0.75)
+    assert found.facts["target"] == pytest.approx(0.7)
     assert len(found.pictures[0].rows) == 1
 
 
@@ -172,7 +173,7 @@ class TestFinishedRuns:
         place = self.run(tmp_path / "a", source)
         told = json.loads((place / "result.json").read_text())
         (place / "result.json").write_text(json.dumps({**told, "schema": 7}))
-        with pytest.raises(InputError, match="has schema 7; this version of fedgsp reads schema 1"):
+        with pytest.raises(InputError, match="has schema 7; this version of fedgsp reads 1 and 2"):
             read_finished([place])
         (place / "result.json").write_text("{")
         with pytest.raises(InputError, match="cannot be read"):

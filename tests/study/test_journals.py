@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from fedgsp.run.metrics import HOLDOUT
 from fedgsp.study.curves import loss_rise
-from fedgsp.study.journals import HOLDOUT, cut, final, first_reaching, worst_decile
+from fedgsp.study.journals import cut, worst_decile
 from fedgsp.study.noise import Estimate
 from fedgsp.study.tables import Column, Table, bytes_, bytes_unit, number, percent, time_unit_of
-from fedgsp.study.targets import mean_or_none, reached, scaled
+from fedgsp.study.targets import judged_in, mean_or_none, reached, scaled
 from fedgsp.study.units import Trace
 
 
@@ -31,19 +32,11 @@ def trace(*accuracies: float | None, losses: tuple[float, ...] = ()) -> Trace:
 RUN = trace(0.1, None, 0.3, 0.2, 0.4, 0.6)
 
 
-def test_the_end_is_the_mean_of_the_last_three_evaluations() -> None:
-    assert final(RUN.journal, "accuracy") == pytest.approx(0.4)
-    assert final(RUN.journal, "accuracy", HOLDOUT) == pytest.approx(0.2)
-    assert worst_decile(RUN.journal, "accuracy") == pytest.approx(0.3)
+def test_the_worst_decile_is_that_of_the_final_figure() -> None:
+    assert worst_decile(RUN.journal, "accuracy") == pytest.approx(0.5)
     assert worst_decile(RUN.journal, "loss") == pytest.approx(2.0)
-
-
-def test_the_first_round_at_a_target() -> None:
-    assert first_reaching(RUN.journal, 0.3) is RUN.journal[2]
-    assert first_reaching(RUN.journal, 0.3, judged=HOLDOUT) is RUN.journal[5]
-    assert first_reaching(RUN.journal, 0.7) is None
-    falling = trace(0.0, 0.0, 0.0, losses=(3.0, 2.0, 2.5))
-    assert first_reaching(falling.journal, 2.0, "loss") is falling.journal[1]
+    long = trace(*[0.1] * 18, 0.5, 0.7)
+    assert worst_decile(long.journal, "accuracy") == pytest.approx(0.5), "0.4 in round 19, 0.6 in round 20"
 
 
 def test_what_a_target_took() -> None:
@@ -51,6 +44,9 @@ def test_what_a_target_took() -> None:
     assert found is not None
     assert (found.rounds, found.serial_steps, found.bytes, found.seconds) == (3, 30, 300, {"paper": 3.0})
     assert reached(RUN, 0.9) is None
+    there = reached(RUN, 0.3, HOLDOUT)
+    assert there is not None
+    assert there.rounds == 6, "held-out clients have half of it"
     assert reached(Trace("u", [], {}, {}, "diverged"), 0.1) is None
     assert mean_or_none([found, reached(RUN, 0.5)], "rounds") == 4.5
     assert mean_or_none([found, None], "rounds") is None
@@ -64,16 +60,25 @@ def test_the_scaled_target_is_fedavgs_whole_per_cent() -> None:
 
 def test_budgets_are_cut_where_they_are_reached() -> None:
     journal = [{"round": r, "serial_steps_total": 10 * r, "accuracy": r / 10} for r in range(1, 8)]
-    value, there = cut(journal, "serial_steps_total", 35)
-    assert (round(value, 9), there) == (0.2, True)
+    assert cut(journal, "serial_steps_total", 35) == (0.3, True), "three rounds are within it, of which the last is final"
+    long = [{"round": r, "serial_steps_total": 10 * r, "accuracy": r / 10} for r in range(1, 41)]
+    value, there = cut(long, "serial_steps_total", 305)
+    assert (round(value, 9), there) == (2.9, True), "rounds 28, 29 and 30 of thirty"
+    assert cut(long, "serial_steps_total", 1000)[1] is False
 
 
 def test_a_rise_of_the_loss_is_one_of_means_not_of_noise() -> None:
-    falling = trace(*[0.5] * 5, losses=(5.0, 4.0, 3.0, 2.0, 1.0))
-    assert loss_rise(falling) == (2.0, 2.0, 5)
-    turning = trace(*[0.5] * 6, losses=(3.0, 2.0, 1.0, 2.0, 3.0, 4.0))
+    falling = trace(*[0.5] * 30, losses=tuple(float(31 - r) for r in range(1, 31)))
+    assert loss_rise(falling) == (2.0, 2.0, 30)
+    turning = trace(*[0.5] * 30, losses=(*[9.0] * 24, 3.0, 2.0, 1.0, 2.0, 3.0, 4.0))
     end, least, at = loss_rise(turning)
-    assert (end, round(least, 9), at) == (3.0, round(5 / 3, 9), 4)
+    assert (end, round(least, 9), at) == (3.0, round(5 / 3, 9), 28)
+
+
+def test_a_table_says_which_rounds_its_figures_are_of() -> None:
+    short, long = trace(*[0.5] * 9), trace(*[0.5] * 30)
+    assert judged_in([[long, long], [long]]) == "mean of rounds 28-30"
+    assert judged_in([[long], [short, Trace("u", [], {}, {}, "diverged")]]) == "mean of rounds 28-30 or round 9"
 
 
 class TestTable:

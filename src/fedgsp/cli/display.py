@@ -16,8 +16,8 @@ from rich.text import Text
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost
 from fedgsp.method import JUDGED
+from fedgsp.run.metrics import best, evaluations, score_words
 from fedgsp.run.observers import Observer
-from fedgsp.run.report import FINAL_EVALUATIONS
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup
 
@@ -230,9 +230,9 @@ class LiveDisplay(Observer):
         lines: list[Any] = [bar, Text(self._stage)]
         if self._plan is not None:
             lines.append(self._chains(self._plan))
-        values = [entry[score] for entry in self._journal if score in entry] if score else []
-        if values:
-            lines.append(Text(f"{score} {values[-1]:.4f} (best {max(values):.4f})  {sparkline(values)}"))
+        if score and (top := best(self._journal, score)) is not None:
+            values = [figures[score] for _, figures in evaluations(self._journal, score)]
+            lines.append(Text(f"{score} {values[-1]:.4f} (best {top[1][score]:.4f})  {sparkline(values)}"))
         return Group(*lines)
 
     def _chains(self, plan: Plan) -> Group:
@@ -260,20 +260,14 @@ def show_summary(result: RunResult) -> None:
 
 
 def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
-    evaluations = min(FINAL_EVALUATIONS, sum("loss" in entry for entry in result.journal))
     facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
     if result.yields != "one":
         rows.append(("yields", f"{JUDGED[result.yields]}: not comparable with methods of one global model"))
-    if score in summary.final and summary.best is not None:
-        rows.append(
-            (
-                score,
-                f"{summary.final[score]:.4f} (mean of the last {evaluations} evaluations), "
-                f"best {summary.best[score]:.4f} in round {summary.best['round']}",
-            )
-        )
-        rows.append(("loss", f"{summary.final['loss']:.4f}"))
+    if score in summary.final:
+        rows.append((score, score_words(result.journal, score)))
+        if score != "loss":
+            rows.append(("loss", f"{summary.final['loss']:.4f}"))
     if facts["target"] is not None:
         reached = summary.reached
         rows.append((f"target {facts['target']['accuracy']:g}", f"reached in round {reached}" if reached else "not reached"))

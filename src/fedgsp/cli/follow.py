@@ -165,8 +165,8 @@ def show_status(status: Status, place: Path) -> None:
 
 def _run_rows(run: RunStatus) -> list[tuple[str, str]]:
     rows = [("run", f"{run.path}"), ("status", f"{run.method}, {run.status}, {run.round} of {run.rounds} rounds")]
-    if run.score is not None and run.value is not None:
-        rows.append((run.score, f"{run.value:.4f}"))
+    if run.score is not None:
+        rows.append((run.score, run.told))
     for name, causes in sorted(run.faults.items()):
         rows.append((name, "; ".join(f"{cause} ({count}x)" for cause, count in causes.most_common(3))))
     return rows

@@ -78,6 +78,7 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     from rich.table import Table
 
     from fedgsp.method import JUDGED
+    from fedgsp.run.metrics import window_words
     from fedgsp.study.grid import shown
 
     console = Console()
@@ -95,6 +96,7 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     console.print(table)
     for line in outcome.advice:
         console.print(f"note: {line}", style="yellow", soft_wrap=True)
+    console.print(f"validation figures: {window_words(outcome.rounds)}", soft_wrap=True)
     files = f"{place}/tune.json" + (f", {place}/tune.png" if plot else "")
     console.print(f"best: {outcome.best.point.label} (chosen on validation samples; {files})", soft_wrap=True)
 

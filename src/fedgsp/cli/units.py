@@ -15,6 +15,7 @@ from fedgsp.cli.display import LiveDisplay, duration
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import Terminated
 from fedgsp.engine.job import EngineEvent
+from fedgsp.run.metrics import window_words
 from fedgsp.run.observers import Observer
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup
@@ -63,8 +64,8 @@ class UnitLines(Observer):
 
     def ended(self, result: RunResult) -> None:
         """Its figure and its time."""
-        value = result.figures.final.get(self._score)
-        shown = f"{self._score} {value:.4f}, " if value is not None else ""
+        value, rounds = result.figures.final.get(self._score), result.figures.final_rounds
+        shown = f"{self._score} {value:.4f} ({window_words(rounds)}), " if value is not None else ""
         self._ending = f"    {shown}{duration(time.monotonic() - self._began)}"
 
     def closed(self) -> None:

@@ -13,6 +13,7 @@ from fedgsp.deploy.local import Presence, control, presence
 from fedgsp.deploy.supervise import recorded
 from fedgsp.report.runview import RunView
 from fedgsp.run.files import read_lines
+from fedgsp.run.metrics import score_words
 
 FAULTS = ("skipped", "lost", "not_judged")
 
@@ -28,6 +29,8 @@ class RunStatus:
     rounds: int
     score: str | None
     value: float | None
+    """The final figure of the rounds so far, as `run/metrics.py` has it; `told` says of which rounds, and what the last had."""
+    told: str
     faults: dict[str, Counter[str]]
     """For each client, by name, how often and why it was left out."""
 
@@ -59,7 +62,7 @@ class Status:
             if run is None
             else {
                 "directory": str(run.path), "method": run.method, "status": run.status, "round": run.round,
-                "rounds": run.rounds, "score": run.score, "value": run.value,
+                "rounds": run.rounds, "score": run.score, "value": run.value, "told": run.told,
                 "faults": {name: dict(causes) for name, causes in run.faults.items()},
             },
         }  # fmt: skip
@@ -83,11 +86,12 @@ def run_status(run: Path) -> RunStatus:
     view = RunView(run)
     view.read()
     judged = view.score or "loss"
-    last = next((entry[judged] for entry in reversed(view.entries) if judged in entry), None)
+    value = view.final(judged)
     done = view.entries[-1]["round"] if view.entries else 0
     return RunStatus(
-        run, view.method, view.status, done, view.rounds_planned, judged if last is not None else None, last, faults_of(run)
-    )
+        run, view.method, view.status, done, view.rounds_planned, judged if value is not None else None, value,
+        score_words(view.entries, judged), faults_of(run),
+    )  # fmt: skip
 
 
 def faults_of(run: Path) -> dict[str, Counter[str]]:

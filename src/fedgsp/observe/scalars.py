@@ -65,8 +65,8 @@ def _flat(table: Mapping[str, Any], above: str = "") -> dict[str, str | int | fl
 
 def final_metrics(result: RunResult) -> dict[str, float]:
     """What the run reports at its end."""
-    best = {f"best/{name}": float(value) for name, value in (result.figures.best or {}).items()}
-    return {**{f"final/{name}": value for name, value in result.figures.final.items()}, **best}
+    found = {"final": result.figures.final, "last": result.figures.last, "best": result.figures.best}
+    return {f"{which}/{name}": float(value) for which, told in found.items() for name, value in (told or {}).items()}
 
 
 class Pictures:

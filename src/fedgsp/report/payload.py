@@ -13,7 +13,8 @@ from fedgsp.report.encode import packed, packed_scores, rounded
 from fedgsp.report.federation import federation
 from fedgsp.report.labels import group_runs
 from fedgsp.report.runview import RunView
-from fedgsp.report.words import summary
+from fedgsp.report.words import common_target, final_words, summary
+from fedgsp.run.metrics import final_rounds, last, records, window_words
 
 SCHEMA = 1
 PLAN_BUDGET = 1_200_000
@@ -41,8 +42,17 @@ def frame(runs: Sequence[RunView], title: str | None = None) -> dict[str, Any]:
         "schema": SCHEMA,
         "fedgsp": __version__,
         "title": title or _title(runs, [group.label for group in groups]),
-        "groups": [{"label": g.label, "method": g.method, "runs": [runs[i].id for i in g.runs]} for g in groups],
+        "groups": [
+            {
+                "label": g.label,
+                "method": g.method,
+                "runs": [runs[i].id for i in g.runs],
+                "window": final_words([runs[i] for i in g.runs]),
+            }
+            for g in groups
+        ],
         "summary": summary(runs, groups),
+        "target": common_target(runs),
         "fleets": list(FLEETS),
     }
 
@@ -89,7 +99,7 @@ def plan_strides(runs: Sequence[RunView], budget: int) -> list[int]:
 def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) -> dict[str, Any]:
     """A run for a page; with `after`, rounds and plans up to that one are left out (the page has them)."""
     entries = [entry for entry in run.entries if entry["round"] > after]
-    result = run.result
+    result, score = run.result, run.score or "loss"
     scores = run.client_scores()
     return {
         "id": run.id,
@@ -104,6 +114,8 @@ def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) 
         "cause": run.happened.cause,
         "planned": run.rounds_planned,
         "score": run.score,
+        "final": figures_of(run),
+        "records": [[entry["round"], figures[score]] for entry, figures in records(run.entries, score)],
         "federation": shelf.place(run),
         "columns": columns(run, entries),
         "plans": plans(run, stride, after),
@@ -119,6 +131,17 @@ def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) 
         "skipped": run.happened.skipped,
         "resumed": run.happened.resumed,
         "now": _now(run),
+    }
+
+
+def figures_of(run: RunView) -> dict[str, Any] | None:
+    """What the run reports, as `run/metrics.py` has it: the page shows these and works out none itself."""
+    score = run.score or "loss"
+    end = last(run.entries, score)
+    return end and {
+        "value": run.final(score),
+        "window": window_words(final_rounds(run.entries, score)),
+        "last": {"round": end[0]["round"], "value": end[1][score]},
     }
 
 

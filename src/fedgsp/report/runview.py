@@ -18,7 +18,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.report.happenings import Happenings, held
 from fedgsp.report.tail import LineTail
 from fedgsp.run.clients import ClientFacts, read_client_facts
-from fedgsp.run.report import FINAL_EVALUATIONS
+from fedgsp.run.metrics import WIDEST, evaluations, final, final_rounds
 
 
 class RunView:
@@ -67,7 +67,7 @@ class RunView:
                 self.plans.append(plan)
         self.entries += [entry for entry in fresh["journal"][1] if isinstance(entry.get("round"), int)]
         self.scores.update({line["round"]: line["values"] for line in fresh["scores"][1] if "values" in line})
-        for round_ in sorted(self.scores)[:-FINAL_EVALUATIONS]:
+        for round_ in sorted(self.scores)[:-WIDEST]:
             del self.scores[round_]  # only the last ones are shown
         return False
 
@@ -139,16 +139,16 @@ class RunView:
     @property
     def evaluated(self) -> list[dict[str, Any]]:
         """The journal lines of rounds that were evaluated."""
-        return [entry for entry in self.entries if isinstance(entry.get("loss"), float)]
+        return [entry for entry in self.entries if evaluations([entry])]
 
     def final(self, name: str) -> float | None:
-        """A figure's mean over the last evaluations: what a run reports."""
-        last = [e[name] for e in self.evaluated[-FINAL_EVALUATIONS:] if isinstance(e.get(name), (int, float))]
-        return sum(last) / len(last) if last else None
+        """The run's final figure; None while there is none."""
+        return final(self.entries, name) if evaluations(self.entries, name) else None
 
     def client_scores(self) -> NDArray[np.float64] | None:
-        """(K,) each client's mean over the last evaluations, NaN where it was never judged."""
-        rows = [[np.nan if v is None else float(v) for v in self.scores[r]] for r in sorted(self.scores)]
+        """(K,) each client's mean over the evaluations of the final figure, NaN where it was not judged in them."""
+        rounds = [r for r in final_rounds(self.entries) if r in self.scores] or sorted(self.scores)[-1:]
+        rows = [[np.nan if v is None else float(v) for v in self.scores[r]] for r in rounds]
         rows = [row for row in rows if rows and len(row) == len(rows[-1])]
         if not rows:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedgsp.report.labels import RunGroup
 from fedgsp.report.runview import RunView
-from fedgsp.run.report import FINAL_EVALUATIONS
+from fedgsp.run.metrics import best, final_rounds, first_reaching, last, window_words
 
 MOST_LISTED = 8
 Sentences = list[dict[str, str]]
@@ -73,12 +73,9 @@ def _outcome(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> str:
     figure = _figure_name(first)
     told = [f"{group.label} {_value(first, value)}{_seeds(first, each)}" for value, group, each in rows[:MOST_LISTED]]
     more = f" and {len(rows) - MOST_LISTED} more" if len(rows) > MOST_LISTED else ""
-    count = min(FINAL_EVALUATIONS, *(len(runs[i].evaluated) for _, group, _ in rows for i in group.runs))
-    over = "the last evaluation" if count == 1 else f"the mean of the last {count} evaluations"
-    what = f"{figure[0].upper()}{figure[1:]}, {over}"
+    what = f"{figure[0].upper()}{figure[1:]}, {final_words([runs[i] for _, group, _ in rows for i in group.runs])}"
     if len(told) == 1 and not more:
-        best = _best(runs, rows[0][1])
-        return f"{what}: {told[0]}{best}."
+        return f"{what}: {told[0]}{_last_and_best(runs, rows[0][1])}."
     return f"{what}: {', '.join(told)}{more}."
 
 
@@ -99,37 +96,38 @@ def _seeds(run: RunView, each: list[float]) -> str:
     return f" ({len(each)} seeds, {_value(run, min(each))} to {_value(run, max(each))})"
 
 
-def _best(runs: Sequence[RunView], group: RunGroup) -> str:
+def final_words(runs: Sequence[RunView]) -> str:
+    """Which rounds the final figures of these runs are of."""
+    words = {window_words(final_rounds(run.entries, run.score or "loss")) for run in runs}
+    return words.pop() if len(words) == 1 else "each over its last rounds"
+
+
+def _last_and_best(runs: Sequence[RunView], group: RunGroup) -> str:
     run = runs[group.runs[0]]
-    if len(group.runs) > 1 or not run.score or len(run.evaluated) < 2:
+    score = run.score or "loss"
+    end, top = last(run.entries, score), best(run.entries, score)
+    if len(group.runs) > 1 or end is None or top is None or len(run.evaluated) < 2:
         return ""
-    top = max(run.evaluated, key=lambda entry: entry.get(run.score or "", 0.0))
-    return f"; the best single one was {_value(run, top[run.score])} in round {top['round']}"
+    return (
+        f"; round {end[0]['round']} had {_value(run, end[1][score])}, the best single one was {_value(run, top[1][score])} in "
+        f"round {top[0]['round']}"
+    )
 
 
-def common_target(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> float | None:
-    """An accuracy that every method reached, as high as possible, in steps of five percent: what a race is run to."""
-    bests = [
-        max((e["accuracy"] for e in runs[i].evaluated if "accuracy" in e), default=0.0) for group in groups for i in group.runs
-    ]  # fmt: skip
-    if len(groups) < 2 or not bests:
-        return None
-    target = int(min(bests) * 20) / 20
+def common_target(runs: Sequence[RunView]) -> float | None:
+    """An accuracy that every run reached, as high as possible, in steps of five percent: what a race is run to."""
+    tops = [best(run.entries, "accuracy") for run in runs]
+    target = int(min((0.0 if top is None else top[1]["accuracy"] for top in tops), default=0.0) * 20) / 20
     return target if target > 0 else None
 
 
-def reached(run: RunView, target: float) -> dict[str, Any] | None:
-    """The journal line of the first round at or above an accuracy."""
-    return next((entry for entry in run.evaluated if entry.get("accuracy", 0.0) >= target), None)
-
-
 def _race(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> str:
-    target = common_target(runs, groups)
+    target = common_target(runs) if len(groups) > 1 else None
     if target is None:
         return ""
     rows = []
     for group in groups:
-        entries = [entry for i in group.runs if (entry := reached(runs[i], target)) is not None]
+        entries = [entry for i in group.runs if (entry := first_reaching(runs[i].entries, target, "accuracy")) is not None]
         rows.append((mean(e["round"] for e in entries), mean(e["serial_steps_total"] for e in entries), group.label))
     rows.sort()
     told = [f"{label} {_count(r, 'round')} and {_count(steps, 'step')}" for r, steps, label in rows[:MOST_LISTED]]

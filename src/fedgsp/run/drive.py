@@ -30,12 +30,13 @@ from fedgsp.run.directory import NoRecord, Recorder, RunDirectory, read_journal
 from fedgsp.run.files import CannotWrite, read_lines
 from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
+from fedgsp.run.metrics import Figures, figures, reaches
 from fedgsp.run.observers import Observer
-from fedgsp.run.report import figures, versions
 from fedgsp.run.result import RunResult
 from fedgsp.run.setup import Setup, prepare
+from fedgsp.run.versions import versions
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
 CHECKED = "kernel_check"
 """The entry of a checkpoint's numerics that says how its kernel proved itself; nothing that must be the same elsewhere."""
 
@@ -167,10 +168,9 @@ def _reopened(
     facts: dict[str, Any], setup: Setup, state: ServerState, journal: list[dict[str, Any]], path: Path
 ) -> RunResult:  # fmt: skip
     """The result of a run that had already come to its end; observers are told nothing, since nothing happens."""
-    score, target = setup.job.task.score, setup.config.run.target_accuracy
-    return RunResult(
-        facts["status"], setup, state, journal, figures(journal, score, target), facts, path, trained_now=False
-    )  # fmt: skip
+    summary = _summary(setup, journal)
+    told = {**facts, "schema": RESULT_SCHEMA, **summary.as_dict()}  # an older version may have meant something else
+    return RunResult(facts["status"], setup, state, journal, summary, told, path, trained_now=False)
 
 
 def _drive(
@@ -231,8 +231,7 @@ def _result(
     status: str, setup: Setup, state: ServerState, journal: list[dict[str, Any]], out: Path | None,
     seconds: float, peaks: dict[str, int], cause: str | None,
 ) -> RunResult:  # fmt: skip
-    score, target = setup.job.task.score, setup.config.run.target_accuracy
-    summary = figures(journal, score, target)
+    summary = _summary(setup, journal)
     last = journal[-1] if journal else {}
     facts: dict[str, Any] = {
         "schema": RESULT_SCHEMA,
@@ -241,9 +240,7 @@ def _result(
         "method": setup.config.method.name,
         "yields": setup.config.method.yields,
         "rounds": state.round,
-        "final": summary.final,
-        "best": summary.best,
-        "target": None if target is None else {"accuracy": target, "round": summary.reached},
+        **summary.as_dict(),
         "totals": {"bytes": last.get("bytes_total", 0), "serial_steps": last.get("serial_steps_total", 0)},
         "data": {
             "source": setup.data.source,
@@ -259,6 +256,10 @@ def _result(
     return RunResult(status, setup, state, journal, summary, facts, out)
 
 
+def _summary(setup: Setup, journal: list[dict[str, Any]]) -> Figures:
+    return figures(journal, setup.job.task.score, setup.config.run.target_accuracy)
+
+
 def announce(observers: Sequence[Observer], setup: Setup, journal: Sequence[dict[str, Any]] = ()) -> None:
     """Tell every observer that the run begins."""
     for observer in observers:
@@ -266,10 +267,8 @@ def announce(observers: Sequence[Observer], setup: Setup, journal: Sequence[dict
 
 
 def _stopped_at_target(setup: Setup, journal: list[dict[str, Any]]) -> bool:
-    options, score = setup.config.run, setup.job.task.score
-    if not (options.stop_at_target and journal and score and options.target_accuracy is not None):
-        return False
-    return bool(journal[-1].get(score, -1.0) >= options.target_accuracy)
+    options = setup.config.run
+    return options.stop_at_target and bool(journal) and reaches(journal[-1], options.target_accuracy, setup.job.task.score)
 
 
 def _started(setup: Setup) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from fedgsp.run.attendance import Attendance, Everybody, Present
 from fedgsp.run.clients import score_record
 from fedgsp.run.directory import Recorder
 from fedgsp.run.evaluation import Evaluation
+from fedgsp.run.metrics import reaches
 from fedgsp.run.observers import Observer
 from fedgsp.run.setup import Setup
 
@@ -117,7 +118,7 @@ def train_rounds(
         journal.append(entry)
         _tell(observers, "worked", entry, engine.spans())
         _tell(observers, "round_done", entry)
-        return options.stop_at_target and _reached(entry, setup)
+        return options.stop_at_target and reaches(entry, options.target_accuracy, setup.job.task.score)
 
     waiting: _Trained | None = None
     r = state.round + 1
@@ -240,11 +241,6 @@ class _Trained:
             "state": self.state.digest(),
             "timings": self.clock.laps,
         }, scores if scores is not None and len(scores.clients) else None
-
-
-def _reached(figures: dict[str, Any], setup: Setup) -> bool:
-    score, target = setup.job.task.score, setup.config.run.target_accuracy
-    return score is not None and target is not None and figures.get(score, -1.0) >= target
 
 
 def _listener(recorder: Recorder, observers: Sequence[Observer], tally: Tally) -> Callable[[EngineEvent], None]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Yields
-from fedgsp.run.report import Figures
+from fedgsp.run.metrics import Figures
 from fedgsp.run.setup import Setup
 
 
@@ -34,7 +34,7 @@ class RunResult:
 
     @property
     def accuracy(self) -> float | None:
-        """The reported accuracy: LEAF-weighted, mean of the last 10 evaluations."""
+        """The final accuracy, LEAF-weighted: the mean of the rounds in `figures.final_rounds` (`run/metrics.py` says which)."""
         return self.figures.final.get("accuracy")
 
     @property

@@ -16,15 +16,16 @@ from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.report.study_figures import brief
+from fedgsp.run.metrics import evaluations, final, last
 from fedgsp.study.curves import curves_picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.finished import Finished
-from fedgsp.study.journals import evaluated, final, worst_decile
+from fedgsp.study.journals import worst_decile
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.presets import Arm
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
-from fedgsp.study.targets import mean_or_none, reached
+from fedgsp.study.targets import judged_in, mean_or_none, reached
 from fedgsp.study.units import Trace
 
 TITLE = "Methods compared"
@@ -134,7 +135,8 @@ def compared(entrants: Sequence[Entrant], wish: Wish, notes: Sequence[str] = ())
         raise InputError("every method diverged; try a smaller learning rate.")
     target = wish.target if wish.target is not None else _weakest(whole, metric)
     tables, said = [], [*notes]
-    facts: dict[str, Any] = {"metric": metric, "target": target, "fleet": wish.fleet}
+    judged = judged_in(entrant.traces.values() for entrant in entrants)
+    facts: dict[str, Any] = {"metric": metric, "final": judged, "target": target, "fleet": wish.fleet}
     if single:
         tables.append(_table(single, metric, target, wish.fleet))
         by_seed = {e.name: {s: final(t.journal, metric) for s, t in e.traces.items()} for e in whole}
@@ -157,13 +159,13 @@ def _metric(entrants: Sequence[Entrant]) -> str:
     """Accuracy, or the loss where there is none; other metrics may be better large or small, so they are not compared."""
     for entrant in entrants:
         for trace in entrant.traces.values():
-            for _, figures in evaluated(trace.journal):
+            for _, figures in evaluations(trace.journal):
                 return "accuracy" if "accuracy" in figures else "loss"
     raise InputError("no run has an evaluation, so nothing can be compared; the data needs test samples.")
 
 
 def _judged(entrant: Entrant) -> bool:
-    return all(evaluated(trace.journal) for trace in entrant.traces.values())
+    return all(evaluations(trace.journal) for trace in entrant.traces.values())
 
 
 def _weakest(entrants: Sequence[Entrant], metric: str) -> float | None:
@@ -181,13 +183,14 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
     for entrant in entrants:
         runs = list(entrant.traces.values())
         if entrant.diverged:
-            rows.append((entrant.name, "diverged", *[None] * 6, len(runs)))
+            rows.append((entrant.name, "diverged", *[None] * 7, len(runs)))
             continue
         taken = [None if target is None else reached(trace, target, metric=metric) for trace in runs]
         time = [None if one is None else one.seconds[fleet] for one in taken]
         rows.append(
             (
                 entrant.name, Estimate.of([final(t.journal, metric) for t in runs]),
+                Estimate.of([end[1][metric] for t in runs if (end := last(t.journal, metric)) is not None]),
                 Estimate.of([worst_decile(t.journal, metric) for t in runs]),
                 *([] if metric == "loss" else [Estimate.of([final(t.journal, "loss") for t in runs])]),
                 *(mean_or_none(taken, what) for what in ("rounds", "serial_steps", "bytes")),
@@ -196,7 +199,8 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
         )  # fmt: skip
     goal = "-" if target is None else f"{target:g}" if metric == "loss" else f"{100 * target:.4g} %"
     columns = [
-        Column("method"), Column(f"{metric}{unit}", form), Column(f"worst-decile client{unit}", form),
+        Column("method"), Column(f"{metric}{unit}", form), Column(f"last round{unit}", form),
+        Column(f"worst-decile client{unit}", form),
         *([] if metric == "loss" else [Column("loss", number(3))]), Column(f"rounds to {goal}", number(1)),
         Column("serial steps", number()), Column("traffic", bytes_), Column(f"time on '{fleet}' s", brief), Column("seeds"),
     ]  # fmt: skip
@@ -204,9 +208,10 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
     return Table(
         "compare", f"After {_rounds(entrants)} rounds",
         columns, rows,
-        f"Mean of the last 3 evaluations on test samples, as LEAF weighs clients; ± is a 95 % interval over seeds (Student's "
-        f"t). Worst decile: nine clients in ten do better. Rounds, steps, traffic and time are those until {goal} is first "
-        f"reached, the mean over seeds; - where one did not get there.",
+        f"Final figures ({judged_in(e.traces.values() for e in entrants)}), the last round's beside them, on test samples, as "
+        f"LEAF weighs clients; ± is a 95 % interval over seeds (Student's t). Worst decile: nine clients in ten do better. "
+        f"Rounds, steps, traffic and time are those until {goal} is first reached, the mean over seeds; - where one did not "
+        f"get there.",
     )  # fmt: skip
 
 
@@ -231,7 +236,8 @@ def _other_table(entrants: Sequence[Entrant], metric: str, fleet: str) -> Table:
         (Column("method"), Column("yields"), Column(f"{metric}{'' if metric == 'loss' else ' %'}", form),
          Column("serial steps", number()), Column("traffic", bytes_), Column(f"time on '{fleet}' s", brief), Column("seeds")),
         rows,
-        f"After {_rounds(entrants)} rounds; each client is judged on the model that is meant for it.",
+        f"After {_rounds(entrants)} rounds ({judged_in(e.traces.values() for e in entrants)}); each client is judged on the "
+        f"model that is meant for it.",
     )  # fmt: skip
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from fedgsp.cost import FLEETS, paper_costs
 from fedgsp.plan import Grouped
 from fedgsp.report.study_figures import Bars, Picture
+from fedgsp.run.metrics import HOLDOUT, TEST, final
 from fedgsp.study.findings import Findings
-from fedgsp.study.journals import HOLDOUT, TEST, final
 from fedgsp.study.lab import Lab
 from fedgsp.study.presets import Arm
 from fedgsp.study.tables import Column, Table, bytes_, bytes_unit, number, percent, time_unit_of
-from fedgsp.study.targets import Reached, as_fact, mean_or_none, reached, scaled
+from fedgsp.study.targets import Reached, as_fact, judged_in, mean_or_none, reached, scaled
 from fedgsp.study.units import Trace
 
 TITLE = "Time and traffic to the accuracy of FedAvg"
@@ -96,11 +96,10 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
          Column("bytes", bytes_), Column("FedAvg's serial steps", number()), Column("FedAvg's bytes", bytes_),
          Column("rounds fewer %", percent), Column("serial steps fewer %", percent), Column("bytes fewer %", percent)),
         end_rows,
-        f"FedAvg's end is the mean of its last 3 evaluations, seed by seed; FedGSP's rounds are those until it first has it, "
-        f"the mean over the seeds that got there. {_held_out(lab)} clients never train; "
-        f"they are judged on all they have. One lr: {lab.preset.lr:g}. Tuned on validation samples: FedAvg "
-        f"{gathered.chosen['fedavg']}, FedGSP "
-        f"{gathered.chosen['fedgsp']}.",
+        f"FedAvg's end is its final accuracy ({judged_in(runs['fedavg'] for runs in gathered.held.values())}), seed by seed; "
+        f"FedGSP's rounds are those until it first has it, the mean over the seeds that got there. {_held_out(lab)} clients "
+        f"never train; they are judged on all they have. One lr: {lab.preset.lr:g}. Tuned on validation samples: FedAvg "
+        f"{gathered.chosen['fedavg']}, FedGSP {gathered.chosen['fedgsp']}.",
     )  # fmt: skip
     caption = "Simulated time (the paper's T_comp and T_comm) and traffic (D_comm) until the target is reached."
     pictures = [Picture("cost-to-target", caption, bars)] if bars else []

@@ -11,7 +11,7 @@ from typing import Any
 from fedgsp.core.errors import InputError
 from fedgsp.report.study_figures import Picture, draw_picture
 from fedgsp.run.files import write_whole
-from fedgsp.run.report import versions
+from fedgsp.run.versions import versions
 from fedgsp.study.tables import Table
 
 SCHEMA = 1

@@ -12,11 +12,13 @@ from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.run.config import RunConfig, read_config
-from fedgsp.run.drive import RESULT_SCHEMA, Objects
+from fedgsp.run.drive import Objects
 from fedgsp.run.files import read_lines
 from fedgsp.study.units import Trace, fleet_times
 
 NEEDED = ("config.toml", "journal.jsonl", "result.json")
+READABLE = (1, 2)
+"""Schemas of result.json: figures are worked out from the journal, so what version 1 meant by them does not matter."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ def _read(directory: Path) -> Finished:
         journal = list(read_lines(directory / "journal.jsonl"))
     except (OSError, ValueError) as error:
         raise InputError(f"{directory} cannot be read: {error}.") from error
-    if not isinstance(facts, dict) or facts.get("schema") != RESULT_SCHEMA:
+    if not isinstance(facts, dict) or facts.get("schema") not in READABLE:
         version = facts.get("schema") if isinstance(facts, dict) else None
-        raise InputError(f"{directory}/result.json has schema {version}; this version of fedgsp reads schema {RESULT_SCHEMA}.")
+        raise InputError(f"{directory}/result.json has schema {version}; this version of fedgsp reads 1 and 2.")
     if facts["status"] not in ("finished", "target") or len(journal) < facts["rounds"]:
         raise InputError(
             f"{directory} is incomplete: it was {facts['status']} after round {facts['rounds']} of {config.run.rounds}; "

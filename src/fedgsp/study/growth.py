@@ -14,11 +14,12 @@ from typing import Any
 from fedgsp.plan import Exp, Linear, Log
 from fedgsp.plan.growth import Growth
 from fedgsp.report.study_figures import Heat, Picture
+from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
-from fedgsp.study.journals import final
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate
 from fedgsp.study.tables import Column, Table, number, percent
+from fedgsp.study.targets import judged_in
 from fedgsp.study.units import Trace
 
 TITLE = "Growth functions: test loss over alpha and beta"
@@ -91,7 +92,7 @@ def show(lab: Lab, gathered: Gathered) -> Findings:
          Column("groups at the end"), Column("loss", number(3)), Column("accuracy %", percent),
          Column("serial steps", number())),
         rows,
-        "Mean of the last 3 evaluations on test samples. "
+        f"Final figures ({judged_in(gathered.values())}) on test samples. "
         + " ".join(
             f"{name}: least {f['loss']:.3f} with alpha {f['alpha']:g}, beta {f['beta']}."
             for name, f in facts["functions"].items()

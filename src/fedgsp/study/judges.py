@@ -8,7 +8,7 @@ from typing import Any
 
 from fedgsp.cost import PAPER
 from fedgsp.models import resolve
-from fedgsp.study.journals import TEST
+from fedgsp.run.metrics import TEST
 from fedgsp.study.table import RIVALS
 from fedgsp.study.tables import bytes_
 from fedgsp.study.verdicts import (

@@ -11,11 +11,12 @@ from typing import Any
 from fedgsp.cost import paper_costs
 from fedgsp.plan import Grouped
 from fedgsp.report.study_figures import Bars, Picture
+from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
-from fedgsp.study.journals import final
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
+from fedgsp.study.targets import judged_in
 from fedgsp.study.units import Trace
 
 TITLE = "FedGSP over the group sampling rate kappa"
@@ -59,8 +60,9 @@ def show(lab: Lab, gathered: dict[float, list[Trace]]) -> Findings:
         (Column("kappa", "{:g}".format), Column("accuracy %", percent), Column("loss", number(3)), Column("T_comp", number(4)),
          Column("T_comm", number(3)), Column("computing, as run", number(3)), Column("traffic, as run", number(3)),
          Column("traffic", bytes_)), rows,
-        f"T_comp and T_comm: the paper's formulas over {arm.rounds} rounds, divided by the largest. As run: the computing of "
-        f"each round's longest chain, and the bytes really handed on, divided by the largest. {said}",
+        f"Accuracy and loss: {judged_in(gathered.values())}. T_comp and T_comm: the paper's formulas over {arm.rounds} rounds, "
+        f"divided by the largest. As run: the computing of each round's longest chain, and the bytes really handed on, divided "
+        f"by the largest. {said}",
     )  # fmt: skip
     labels = [f"{k:g}" for k in gathered]
     errors = [accuracy[k].half or 0.0 for k in whole]

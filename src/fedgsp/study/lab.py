@@ -29,6 +29,7 @@ from fedgsp.study.findings import Origin
 from fedgsp.study.grid import parse_grid, points
 from fedgsp.study.grids import GRIDS, LR
 from fedgsp.study.presets import Arm, Preset
+from fedgsp.study.tune import SCHEMA as TUNE_SCHEMA
 from fedgsp.study.tune import VALIDATION, tune
 from fedgsp.study.units import UNIT, Trace, computed_unit, digest, is_done, key_of, trace_unit
 
@@ -250,8 +251,9 @@ class Rehearsal(Lab):
             directory = place / point.label / "seed-0"
             self._count(str(directory), f"tuning {name}, {config.model.name}: {point.label}", directory, unit)
         with suppress(OSError, ValueError, KeyError):
-            best = json.loads((place / "tune.json").read_text())["best"]["values"]
-            return next(Tuned(p.method, p.label) for p in all_points if p.values == best)
+            told = json.loads((place / "tune.json").read_text())
+            if told["schema"] == TUNE_SCHEMA:  # an older version chose by another figure
+                return next(Tuned(p.method, p.label) for p in all_points if p.values == told["best"]["values"])
         other = config.method.local.lr * (1 + 1e-9)  # stands for the one that will be chosen: a unit of its own
         return Tuned(replace(config.method, local=replace(config.method.local, lr=other)), "?")
 

@@ -14,12 +14,14 @@ from typing import Any
 from fedgsp.core.state import Yields
 from fedgsp.method import JUDGED
 from fedgsp.methods import METHODS, named
+from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
-from fedgsp.study.journals import LAST, cut, final
+from fedgsp.study.journals import cut
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.table import Gathered, gathered
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
+from fedgsp.study.targets import judged_in
 from fedgsp.study.units import Trace
 
 TITLE = "Every method at equal rounds, serial steps and traffic"
@@ -45,7 +47,8 @@ def show(lab: Lab, found: Gathered) -> Findings:
         "budgets": dict(zip(BUDGETS, budgets, strict=True)), "chosen": found.chosen,
     }  # fmt: skip
     notes = [
-        f"Test accuracy in per cent as LEAF weighs it, {arm.model}: the mean of the last {LAST} evaluations within the budget, "
+        f"Test accuracy in per cent as LEAF weighs it, {arm.model}: the final figure of the rounds within the budget "
+        f"(after {arm.rounds} rounds: {judged_in(found.paper.values())}), "
         f"± 95 % interval over {len(lab.seeds(arm))} seed(s). Left of each pair: the paper's learning rate "
         f"({lab.preset.lr:g}), kappa {lab.preset.kappa_default:g} for clients or groups that are sampled from all, else the "
         f"method's defaults; right: the best of its grid on validation samples ({lab.preset.tune_rounds} rounds, seed 0). "

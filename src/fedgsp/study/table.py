@@ -13,13 +13,13 @@ from typing import Any
 
 from fedgsp.methods import METHODS
 from fedgsp.report.study_figures import Bars, Picture
+from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
-from fedgsp.study.journals import final
 from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.presets import Arm
 from fedgsp.study.tables import Column, Table, number, percent
-from fedgsp.study.targets import mean_or_none, reached, scaled
+from fedgsp.study.targets import judged_in, mean_or_none, reached, scaled
 from fedgsp.study.units import Trace
 
 TITLE = "FedGSP against FedAvg and the seven rivals"
@@ -79,8 +79,9 @@ def show(lab: Lab, found: Gathered) -> Findings:
          Column("tuned: rounds", number()), Column("paper: accuracy %", percent), Column("paper: loss", number(3)),
          Column("paper: rounds to 80 %", number())), rows,
         f"First three figures: one learning rate for all, {lab.preset.lr:g} (the paper's is 0.01); tuned: the best of the "
-        f"method's grid on validation samples ({lab.preset.tune_rounds} rounds, seed 0). Mean of the last 3 evaluations, "
-        f"± 95 % interval over seeds; rounds: the mean over seeds, - where one did not get there.",
+        f"method's grid on validation samples ({lab.preset.tune_rounds} rounds, seed 0). Accuracy and loss: "
+        f"{judged_in(found.paper.values())}, ± 95 % interval over seeds; rounds: the mean over seeds, - where one did not get "
+        f"there.",
     )  # fmt: skip
     facts: dict[str, Any] = {"model": arm.model, "rounds": arm.rounds, "target": target, "seeds": len(lab.seeds(arm))}
     gap_rows, notes = [("the paper, 500 rounds", *_gaps(_paper_figures()).values())], []

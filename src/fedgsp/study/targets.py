@@ -1,15 +1,21 @@
-"""Targets: which accuracy "rounds to target" is about, and what reaching it took."""
+"""Targets: which accuracy "rounds to target" is about, and what reaching it took; and how a table says what is final."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from fedgsp.study.journals import TEST, final, first_reaching
+from fedgsp.run.metrics import TEST, final, final_rounds, first_reaching, window_words
 from fedgsp.study.units import Trace
+
+
+def judged_in(series: Iterable[Iterable[Trace]]) -> str:
+    """Which rounds the final figures of these runs are of, for a table's note; runs of other lengths are told apart."""
+    words = dict.fromkeys(window_words(final_rounds(trace.journal)) for runs in series for trace in runs if trace.journal)
+    return " or ".join(words) or "no evaluation"
 
 
 def scaled(runs: Sequence[Trace], given: float | None) -> float | None:

@@ -25,12 +25,12 @@ from fedgsp.prepare import Once
 from fedgsp.run.config import RunConfig
 from fedgsp.run.drive import Objects
 from fedgsp.run.files import write_whole
+from fedgsp.run.metrics import evaluations, final, final_rounds
 from fedgsp.run.observers import Observer
 from fedgsp.study.grid import Axis, Point, parse_grid, points, shown
-from fedgsp.study.journals import LAST
 from fedgsp.study.units import run_unit
 
-SCHEMA = 1
+SCHEMA = 2
 VALIDATION = 0.1
 """The share of training samples that is kept for choosing, where the configuration does not say."""
 
@@ -55,6 +55,8 @@ class Tuning:
     score: str
     seeds: tuple[int, ...]
     yields: Yields = "one"
+    rounds: tuple[int, ...] = ()
+    """The rounds whose evaluations are averaged: the final figure of `run/metrics.py`, on validation samples."""
 
     @property
     def best(self) -> Outcome:
@@ -84,6 +86,7 @@ class Tuning:
             "yields": self.yields,
             "score": self.score,
             "seeds": list(self.seeds),
+            "final_rounds": list(self.rounds),
             "grid": {axis.name: list(axis.values) for axis in self.axes},
             "outcomes": [_plain(outcome) for outcome in self.outcomes],
             "best": _plain(self.best),
@@ -112,7 +115,7 @@ def tune(
         raise InputError("no client has a validation sample to choose by; keep a larger share with --validation.")
     for point in all_points[1:]:
         point.method.check()
-    outcomes = []
+    outcomes, rounds = [], set()
     for point in all_points:
         journals, note = [], ""
         for seed in seeds:
@@ -120,8 +123,10 @@ def tune(
             found = run_unit(unit, out / point.label / f"seed-{seed}", objects, observers(f"{point.label} seed {seed}"))
             journals.append(found if isinstance(found, list) else [])
             note = note or (found if isinstance(found, str) else "")
+        rounds |= {round_ for journal in journals for round_ in final_rounds(journal)}
         outcomes.append(_outcome(point, journals, first.job.task.score, note))
-    tuning = Tuning(axes, tuple(outcomes), first.job.task.score or "loss", tuple(seeds), config.method.yields)
+    score = first.job.task.score or "loss"
+    tuning = Tuning(axes, tuple(outcomes), score, tuple(seeds), config.method.yields, tuple(sorted(rounds)))
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
     return tuning
 
@@ -136,11 +141,10 @@ def _on_validation(config: RunConfig) -> RunConfig:
 def _outcome(point: Point, journals: list[list[dict[str, Any]]], score: str | None, note: str) -> Outcome:
     figures = []
     for journal in journals:
-        evaluated = [entry for entry in journal if "loss" in entry][-LAST:]
-        if not evaluated:
+        if not evaluations(journal):
             return Outcome(point, None, 0.0, None, note or "nothing to evaluate on")
-        loss = fmean(entry["loss"] for entry in evaluated)
-        figures.append((fmean(entry[score] for entry in evaluated) if score else -loss, loss))
+        loss = final(journal, "loss")
+        figures.append((final(journal, score) if score else -loss, loss))
     scores = [value for value, _ in figures]
     spread = stdev(scores) if len(scores) > 1 else 0.0
     return Outcome(point, fmean(scores), spread, fmean(loss for _, loss in figures), "")

@@ -22,17 +22,11 @@ function setUpCosts() {
   });
 }
 
-function commonTarget() {
-  const bests = allRuns().map((run) => Math.max(0, ...run.columns.score.filter((v) => v !== null)));
-  const target = Math.floor(Math.min(...bests) * 20 + 1e-9) / 20;
-  return target > 0 ? target : Math.floor(Math.max(...bests) * 20) / 20;
-}
-
 function drawCosts() {
   const share = isShare();
   byId("cost-target").parentElement.hidden = !share;
-  if (share && costs.target === null) {
-    costs.target = commonTarget();
+  if (share && costs.target === null && store.target !== null) {
+    costs.target = store.target;
     byId("cost-target").value = String(Math.round(100 * costs.target));
   }
   const rows = store.groups

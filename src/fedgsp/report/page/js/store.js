@@ -1,5 +1,5 @@
 // The page's data: runs by id, grown by updates; everything else is worked out from here.
-const store = { runs: new Map(), order: [], groups: [], federations: [], summary: [], fleets: [], title: "", live: false };
+const store = { runs: new Map(), order: [], groups: [], federations: [], summary: [], fleets: [], target: null, title: "", live: false };
 const COLUMN_LISTS = [
   "round",
   "groups",
@@ -21,6 +21,7 @@ function takeFrame(data) {
   store.groups = data.groups;
   store.summary = data.summary;
   store.fleets = data.fleets;
+  store.target = data.target;
   store.title = data.title;
 }
 
@@ -95,11 +96,8 @@ const scoreName = () => allRuns().find((run) => run.score)?.score || "loss";
 const isShare = () => scoreName() === "accuracy";
 const scoreText = (v) => (v === null || Number.isNaN(v) ? "–" : isShare() ? percent(v) : short(v));
 
-// The mean of the last ten evaluations: what a run reports.
-function finalScore(run) {
-  const known = run.columns.score.filter((v) => v !== null).slice(-10);
-  return known.length ? mean(known) : null;
-}
+// What a run reports, as run/metrics.py worked it out.
+const finalScore = (run) => (run.final ? run.final.value : null);
 
 // A column added up from the first round on: what was spent up to the end of each round.
 function spent(run, kind, fleet) {
@@ -116,6 +114,8 @@ function spent(run, kind, fleet) {
   }));
 }
 
+// The place of the first round at an accuracy: `records` are the rounds that were better than all before.
 function reachedAt(run, target) {
-  return run.columns.score.findIndex((v) => v !== null && v >= target);
+  const found = run.records.find(([, value]) => value >= target);
+  return found ? run.columns.round.indexOf(found[0]) : -1;
 }

@@ -71,6 +71,11 @@ function card(group, k, final) {
   add("rounds", grouped(sum.rounds));
   add("serial steps", grouped(sum.steps));
   add("traffic", bytesText(sum.bytes));
+  if (runs.length === 1 && runs[0].final) {
+    const best = runs[0].records[runs[0].records.length - 1];
+    add(`round ${runs[0].final.last.round}`, scoreText(runs[0].final.last.value));
+    add(`best, round ${best[0]}`, scoreText(best[1]));
+  }
   if (runs.length > 1) {
     const finals = runs.map(finalScore).filter((v) => v !== null);
     add(
@@ -87,7 +92,7 @@ function card(group, k, final) {
     { class: "card", style: { "--tone": `var(--${toneOf(k)})` } },
     el("h3", {}, group.label),
     el("p", { class: "big" }, scoreText(final)),
-    el("p", { class: "status" }, `${isScore() ? scoreName() : "loss"} · ${statuses}`),
+    el("p", { class: "status" }, `${scoreName()}${final === null ? "" : `, ${group.window}`} · ${statuses}`),
     el("dl", {}, ...facts),
     running
       ? el(
