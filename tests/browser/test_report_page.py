@@ -52,6 +52,27 @@ def test_it_renders_from_disk_without_a_network_or_a_complaint(report: Report, r
     assert "fedgsp run" in tab.page.locator("#run-facts pre").first.text_content()
 
 
+def test_cards_and_costs_show_the_figures_that_python_worked_out(report: Report, runs: Path, open_tab: Any) -> None:
+    page = open_tab(report(runs)).page
+    lines = [json.loads(line) for line in (runs / "fedavg" / "journal.jsonl").read_text().splitlines()]
+    accuracies = [line["accuracy"] for line in lines]
+    card = page.locator(".card", has_text="fedavg")
+    assert card.locator(".big").inner_text() == f"{50 * (accuracies[18] + accuracies[19]):.1f}\u00a0%"
+    assert card.locator(".status").inner_text() == "accuracy, mean of rounds 19-20 · finished"
+    facts = " ".join(card.locator("dl").inner_text().split())
+    top = max(accuracies)
+    assert f"round 20 {100 * accuracies[19]:.1f} %" in facts
+    assert f"best, round {accuracies.index(top) + 1} {100 * top:.1f} %" in facts
+    target = int(page.locator("#cost-target").input_value())
+    first = next(line for line in lines if line["accuracy"] >= target / 100)
+    row = page.locator("#cost-table tr", has_text="fedavg").inner_text().split("\t")
+    assert row[4:6] == [str(first["round"]), f"{first['serial_steps_total']:,}"]
+    just = str(100 * accuracies[4])  # a target to the last digit is reached where Python says so
+    page.locator("#cost-target").fill(just)
+    at = next(line["round"] for line in lines if line["accuracy"] >= float(just) / 100)
+    assert page.locator("#cost-table tr", has_text="fedavg").inner_text().split("\t")[4] == str(at)
+
+
 def test_slider_and_play_walk_through_the_rounds(report: Report, runs: Path, open_tab: Any) -> None:
     page = open_tab(report(runs)).page
     assert text(page, "#lane-round") == "1"
