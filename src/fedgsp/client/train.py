@@ -255,6 +255,6 @@ def _seed_torch(seed: int, device: torch.device) -> None:
 
 
 def _finite(model: nn.Module) -> bool:
-    """Whether all parameters are finite: the sum of a tensor is not if one of its values is not."""
+    """Whether all that is trained is finite: the sum of a tensor is not if one of its values is not."""
     with torch.no_grad():
-        return all(bool(parameter.sum().isfinite()) for parameter in model.parameters())
+        return all(bool(parameter.sum().isfinite()) for parameter in model.parameters() if parameter.requires_grad)

@@ -51,6 +51,8 @@ class ServerState:
     with the model (control variates, tables); `extra` is plain data (a cluster tree, counters) that survives JSON.
     `kept` says which version of its own state each client keeps (`fedgsp.client.keep`): the files are on the clients' side,
     their marks, which name the content, are part of what a run is.
+    `trained` names the tensors of the models that are trained, None: all that are real-valued. It follows from the model, so
+    the run says it anew in every round, and it is in no checkpoint; sums of the others have no limits (`fedgsp.core.wide`).
     """
 
     round: int
@@ -59,6 +61,7 @@ class ServerState:
     shared: Tensors = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     kept: dict[int, str] = field(default_factory=dict)
+    trained: frozenset[str] | None = None
 
     @property
     def model(self) -> Tensors:

@@ -6,6 +6,9 @@ associative and commutative to the bit: any number of workers, any order of arri
 model. The fine grid keeps what the coarse one drops, so the mean of equal float32 models is that model, to the bit, but for
 values below some 2**-28 of the largest (or of 1; for planned weights of 8,000, a bit less for each doubling): these are kept to
 within 2**-52 of it.
+
+That is for tensors that are trained, whose values have a scale; for one that outgrew it by far, training has diverged. Tensors
+that nobody trains (buffers, counters, frozen weights) have none: they are summed by `fedgsp.core.wide`, without any limit.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections import deque
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,11 +27,10 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import Diverged
 from fedgsp.core.tensors import Tensors
+from fedgsp.core.wide import WidePart, WideSum, flat, power_of_two_above
 
 HEADROOM_BITS = 16
 """A value may outgrow the start model's largest entry (at least 1) by this many bits before it counts as diverged."""
-COUNTER_BITS = 31
-"""The same for whole numbers: a counter (BatchNorm's batches) starts at 0 and grows with every step of a long chain."""
 SUM_BITS = 50
 """Partial sums stay below 2**SUM_BITS grid units: two bits under float64's 53 for the rounding trick below."""
 MOST_ADDENDS_BITS = 20
@@ -39,12 +42,6 @@ WAITING = 64
 """So many small models are added at once, if they have no more than"""
 TOGETHER = 2**17
 """elements together (1 MB)."""
-
-
-def _power_of_two_above(value: float) -> int:
-    """The least e with value <= 2**e."""
-    mantissa, exponent = math.frexp(value)
-    return exponent - 1 if mantissa == 0.5 else exponent
 
 
 class _Spare:
@@ -80,11 +77,10 @@ class _Grid:
 
     def __init__(self, like: torch.Tensor, weight_bits: int, coarse: torch.Tensor, fine: torch.Tensor) -> None:
         largest = float(like.detach().abs().max()) if like.numel() else 0.0
-        scale_bits = _power_of_two_above(max(1.0, largest))
-        headroom = HEADROOM_BITS if like.is_floating_point() else COUNTER_BITS
-        coarse_bits = weight_bits + scale_bits + headroom - SUM_BITS
+        scale_bits = power_of_two_above(max(1.0, largest))
+        coarse_bits = weight_bits + scale_bits + HEADROOM_BITS - SUM_BITS
         fine_bits = coarse_bits + MOST_ADDENDS_BITS - SUM_BITS
-        self.limit = 2.0 ** (scale_bits + headroom)
+        self.limit = 2.0 ** (scale_bits + HEADROOM_BITS)
         self.round_coarse = 1.5 * 2.0 ** (coarse_bits + 52)  # adding and subtracting it rounds to a multiple of 2**coarse_bits
         self.round_fine = 1.5 * 2.0 ** (fine_bits + 52)
         self.key = (coarse_bits, fine_bits)
@@ -142,11 +138,13 @@ class _Small:
 
 
 def in_own_types(values: Tensors, like: Tensors) -> Tensors:
-    """float64 values in the types of `like`: whole numbers rounded, truth values by majority."""
+    """float64 values in the types of `like`: whole numbers rounded, truth values by majority; others are in theirs already."""
     result = {}
     for name, own in like.items():
         value = values[name]
-        if own.dtype == torch.bool:
+        if value.dtype == own.dtype:
+            pass
+        elif own.dtype == torch.bool:
             value = value >= 0.5
         elif not own.is_floating_point():
             value = value.round()
@@ -156,35 +154,43 @@ def in_own_types(values: Tensors, like: Tensors) -> Tensors:
 
 @dataclass(frozen=True, eq=False)
 class PartialSum:
-    """What some results of a round add up to, made where they are: two accumulators, and the grids they are multiples of."""
+    """What some results of a round add up to, made where they are: two accumulators, and the grids they are multiples of.
+
+    `wide` is what the tensors that nobody trains add up to.
+    """
 
     accumulators: NDArray[np.float64]
     keys: dict[str, tuple[int, int]]
     weight: Fraction
     count: int
+    wide: tuple[WidePart, ...] = ()
 
 
 class ExactSum:
     """A running weighted sum of named tensors whose bits do not depend on the order of the additions.
 
     `like` is the model the round started from: it fixes names, shapes, types and the grids. `most_weight` bounds the sum
-    of all weights (the planned samples); it is part of the grid and must be the same for sums that are merged.
+    of all weights (the planned samples); it is part of the grid and must be the same for sums that are merged. `trained`
+    names the tensors that are trained, None all that are real-valued: these alone can diverge, and are refused if they do.
     """
 
-    def __init__(self, like: Tensors, most_weight: float) -> None:
+    def __init__(self, like: Tensors, most_weight: float, trained: Collection[str] | None = None) -> None:
         if not (math.isfinite(most_weight) and most_weight > 0):
             raise ValueError(f"the largest total weight must be positive, not {most_weight}")
         self._like = like
         self._most = Fraction(most_weight)
         self._weight = Fraction(0)
         self._count = 0
-        bits = _power_of_two_above(most_weight)
-        size = sum(tensor.numel() for tensor in like.values())
+        bits = power_of_two_above(most_weight)
+        on_grids, apart = _sorted_out(like, trained)
+        self._wide = [WideSum(tensors) for tensors in apart]
+        self._apart = {name for tensors in apart for name in tensors}
+        size = sum(tensor.numel() for tensor in on_grids.values())
         accumulators = self._accumulators = _SPARE.take(size)
         weakref.finalize(self, _SPARE.give, accumulators).atexit = False
         self._grids: dict[str, _Grid] = {}
         begin = 0
-        for name, tensor in like.items():
+        for name, tensor in on_grids.items():
             coarse, fine = accumulators[:, begin : begin + tensor.numel()]
             self._grids[name] = _Grid(tensor.double() if tensor.dtype == torch.bool else tensor, bits, coarse, fine)
             begin += tensor.numel()
@@ -205,30 +211,36 @@ class ExactSum:
         """Add `weight * tensors`; `who` names the source should its values not be finite."""
         if not (math.isfinite(weight) and weight >= 0):
             raise Diverged(f"{who} has the weight {weight}; a weight is finite and not negative.")
-        if tensors.keys() != self._grids.keys():
-            odd = sorted(tensors.keys() ^ self._grids.keys())
+        if tensors.keys() != self._like.keys():
+            odd = sorted(tensors.keys() ^ self._like.keys())
             raise ValueError(f"{who} handed on other tensors than the model has: {', '.join(odd)}")
         self._check_shapes(tensors, who)
+        exactly = Fraction(weight)
         if self._small is not None and self._small.put([tensors[name] for name in self._grids], weight):
-            self._account(Fraction(weight), 1)
-            return
-        self._check_values(tensors, who)
-        self._account(Fraction(weight), 1)
-        for name, grid in self._grids.items():
-            grid.add(tensors[name].detach().reshape(-1), weight)
+            self._account(exactly, 1)
+        else:
+            self._check_values(tensors, who)
+            self._account(exactly, 1)
+            for name, grid in self._grids.items():
+                grid.add(tensors[name].detach().reshape(-1), weight)
+        for wide in self._wide:
+            wide.add(tensors, exactly)
 
     def partial(self) -> PartialSum:
         """What was added so far, for a sum elsewhere to merge; a copy."""
         self._settle()
-        return PartialSum(self._accumulators.numpy().copy(), self._keys, self._weight, self._count)
+        wide = tuple(wide.partial() for wide in self._wide)
+        return PartialSum(self._accumulators.numpy().copy(), self._keys, self._weight, self._count, wide)
 
     def merge(self, other: PartialSum) -> None:
         """Add a partial sum of the same round."""
-        if other.keys != self._keys:
+        if other.keys != self._keys or len(other.wide) != len(self._wide):
             raise ValueError("partial sums of different rounds cannot be merged")
         self._settle()
         ours = self._accumulators.numpy()
         np.add(ours, other.accumulators, out=ours)
+        for wide, part in zip(self._wide, other.wide, strict=True):
+            wide.merge(part)
         self._account(other.weight, other.count)
 
     def mean(self) -> Tensors:
@@ -236,18 +248,28 @@ class ExactSum:
         return in_own_types(self.mean64(), self._like)
 
     def mean64(self) -> Tensors:
-        """The weighted mean in float64, for server rules that go on computing with it."""
+        """The weighted mean in float64, for server rules that go on computing with it.
+
+        Tensors that nobody trains are in their own types already: there is nothing to compute with them.
+        """
         if self._weight == 0:
             raise Diverged("no chain of this round trained a single sample, so there is nothing to average.")
         weight = float(self._weight)
-        return {name: total / weight for name, total in self.total64().items()}
+        found = {name: total / weight for name, total in self._on_grids().items()}
+        for wide in self._wide:
+            found.update(wide.mean(self._weight))
+        return {name: found[name] for name in self._like}
 
     def total64(self) -> Tensors:
         """The weighted sum itself in float64."""
+        found = self._on_grids()
+        for wide in self._wide:
+            found.update(wide.total64())
+        return {name: found[name] for name in self._like}
+
+    def _on_grids(self) -> Tensors:
         self._settle()
-        return {
-            name: (self._grids[name].coarse + self._grids[name].fine).reshape(like.shape) for name, like in self._like.items()
-        }
+        return {name: (grid.coarse + grid.fine).reshape(self._like[name].shape) for name, grid in self._grids.items()}
 
     def _settle(self) -> None:
         """Add what waits."""
@@ -258,17 +280,16 @@ class ExactSum:
         for name, tensor in tensors.items():
             if tensor.shape != self._like[name].shape:
                 raise ValueError(f"{who}: tensor '{name}' has shape {tuple(tensor.shape)}, not {tuple(self._like[name].shape)}")
+            if name in self._apart and tensor.dtype != self._like[name].dtype:
+                raise ValueError(f"{who}: tensor '{name}' is of type {tensor.dtype}, not {self._like[name].dtype}")
 
     def _check_values(self, tensors: Tensors, who: str) -> None:
-        for name, tensor in tensors.items():
+        for name, grid in self._grids.items():
+            tensor = tensors[name].detach()
             if tensor.numel() == 0:
                 continue
-            largest = (
-                float(tensor.detach().double().abs().max())
-                if tensor.dtype == torch.bool
-                else float(tensor.detach().abs().max())
-            )
-            if not largest <= self._grids[name].limit:
+            largest = float((tensor.double() if tensor.dtype == torch.bool else tensor).abs().max())
+            if not largest <= grid.limit:
                 kind = "far too large" if math.isfinite(largest) else "not finite"
                 raise Diverged(
                     f"{who}: values of tensor '{name}' are {kind} ({largest:.3g}), so the round cannot be averaged; "
@@ -282,3 +303,14 @@ class ExactSum:
             raise ValueError(f"weights add up to {float(self._weight)}, more than the planned {float(self._most)}")
         if self._count > 2**MOST_ADDENDS_BITS:
             raise ValueError(f"more than {2**MOST_ADDENDS_BITS} addends in one sum")
+
+
+def _sorted_out(like: Tensors, trained: Collection[str] | None) -> tuple[Tensors, list[Tensors]]:
+    """(what is added on grids, all the rest by type): trained tensors and truth values have a scale, others may be anything."""
+    on_grids: Tensors = {}
+    apart: dict[torch.dtype, Tensors] = {}
+    for name, tensor in like.items():
+        is_trained = tensor.is_floating_point() and (trained is None or name in trained)
+        group = on_grids if is_trained or tensor.dtype == torch.bool else apart.setdefault(flat(tensor).dtype, {})
+        group[name] = tensor
+    return on_grids, list(apart.values())

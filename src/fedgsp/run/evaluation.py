@@ -38,7 +38,8 @@ class Evaluation:
         evaluate_on: Literal["test", "validation"] = "test",
         personal: bool = False,
     ) -> None:
-        self._data, self._round, self._on = data, state.round, evaluate_on
+        self._data, self._state, self._on = data, state, evaluate_on
+        self._views = server.views(state)
 
         def of(clients: Clients, part: Part) -> Question:
             return Question.of(server, state, clients, part, personal)
@@ -75,10 +76,24 @@ class Evaluation:
                 figures[name] = None if summary is None else summary.as_dict()
         for name, value in figures.items():
             if isinstance(value, float) and not np.isfinite(value):
-                raise Diverged(
-                    f"the model of round {self._round} has the {self._on} {name} {value}; try a smaller learning rate."
-                )
+                what = f"the model of round {self._state.round} has the {self._on} {name} {value}"
+                raise Diverged(f"{what}; {self._cause() or 'try a smaller learning rate.'}")
         return figures, answers[self._on]
+
+    def _cause(self) -> str | None:
+        """What else than the learning rate is to blame: a tensor that nobody trains, where all that are trained are finite."""
+        trained = self._state.trained
+        for view in self._views:
+            model = {name: t for name, t in self._state.evaluated(view.model)[0].items() if t.is_floating_point()}
+            if any(not t.isfinite().all() for name, t in model.items() if trained is None or name in trained):
+                return None
+            for name, tensor in model.items():
+                if bool((tensor.isnan() | tensor.isposinf()).any()):  # -inf is what a mask is made of
+                    return (
+                        f"all its trained weights are finite, but '{name}', which is not trained and only averaged, is not: "
+                        f"look at the scale of the samples and at what the model keeps there."
+                    )
+        return None
 
 
 @dataclass(frozen=True)

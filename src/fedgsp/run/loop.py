@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedgsp.core.chain import ChainResult, Plan
@@ -92,6 +92,7 @@ def train_rounds(
     """
     method, seeds, options = setup.config.method, setup.seeds, setup.config.run
     attends = attendance or Everybody(setup)
+    state = replace(state, trained=setup.first.trained)  # a checkpoint does not say it
 
     def planned(r: int, state: ServerState) -> tuple[Present, Plan, _Clock] | None:
         """Round `r`, who is there, and its clock; None after the last."""
@@ -154,7 +155,8 @@ def train_rounds(
             following = planned(r, state)
             continue
         with clock.spending("aggregate"):
-            state = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
+            after = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
+            state = replace(after, trained=state.trained)
         clock.lap("train")
         evaluation = None
         if r % options.eval_every == 0 or r == options.rounds:

@@ -181,7 +181,7 @@ def prepare(
             prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
         )  # fmt: skip
     setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
-    first = method.server.init(initial, setting)
+    first = replace(method.server.init(initial, setting), trained=trained)
     job = _with_kernel(job, config, scratch, first, kernel)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     check_addends(resolved, len(roster))

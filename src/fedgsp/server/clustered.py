@@ -178,7 +178,8 @@ class ClusteredUpdate:
     def _sum(self, rows: Sequence[int], planned: Sequence[int]) -> ExactSum:
         by_samples = self._rule.weights == "samples"
         most = sum(self._planned[i] for i in planned) if by_samples else len(planned)
-        total = ExactSum(self._state.models[self._plan.chains[rows[0]].start], max(1, most))
+        start = self._state.models[self._plan.chains[rows[0]].start]
+        total = ExactSum(start, max(1, most), self._state.trained)
         for row in rows:
             who = f"chain {row} of round {self._plan.round}"
             total.add(self._spool.get(row), self._samples[row] if by_samples else 1, who)

@@ -89,7 +89,8 @@ class HandOnUpdate:
         self._seen: dict[str, Any] = state.extra.get(LIVE, {})
         before = sum(facts["samples"] for facts in self._seen.values())
         models = max(len(plan.chains), len(self._seen))
-        self._sum = ExactSum(state.model, max(1, sum(planned) + before) if rule.weights == "samples" else max(1, models))
+        most = max(1, sum(planned) + before) if rule.weights == "samples" else max(1, models)
+        self._sum = ExactSum(state.model, most, state.trained)
         self._done: dict[int, tuple[Tensors, dict[str, Any]]] = {}
         self._returned: set[str] = set()
 

@@ -98,7 +98,8 @@ class IDAUpdate:
     def __init__(self, rule: IDA, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         self._rule, self._state, self._plan = rule, state, plan
         self._spool = Spool(state.model, len(plan.chains))
-        self._center = ExactSum(state.model, max(1, sum(planned)) if rule.center == "fedavg" else max(1, len(plan.chains)))
+        most = max(1, sum(planned)) if rule.center == "fedavg" else max(1, len(plan.chains))
+        self._center = ExactSum(state.model, most, state.trained)
         self._factors: dict[int, float] = {}
 
     def add(self, result: ChainResult) -> None:
@@ -117,7 +118,7 @@ class IDAUpdate:
         center = self._center.mean64()
         raw = {row: self._factors[row] / (l1_distance(center, w) + self._rule.eps) for row, w in self._spool}
         largest = max(raw.values())
-        total = ExactSum(self._state.model, max(1, len(raw)))
+        total = ExactSum(self._state.model, max(1, len(raw)), self._state.trained)
         for row, tensors in self._spool:
             total.add(
                 tensors, raw[row] / largest, self._who(row)

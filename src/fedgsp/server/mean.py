@@ -72,10 +72,11 @@ class Weighing:
     round: int
     weights: Literal["samples", "uniform"]
     most: int
+    trained: frozenset[str] | None = None
 
     def sum_like(self, model: Tensors) -> ExactSum:
         """A sum that is empty yet; `model` is the one the round started from."""
-        return ExactSum(model, self.most)
+        return ExactSum(model, self.most, self.trained)
 
     def add(self, result: ChainResult, to: ExactSum) -> None:
         """Add one chain, weighed by what it really trained."""
@@ -91,7 +92,7 @@ class MeanUpdate:
         self.state = state
         self.round = plan.round
         most = max(1, sum(planned)) if rule.weights == "samples" else max(1, len(plan.chains))
-        self.weighing = Weighing(plan.round, rule.weights, most)
+        self.weighing = Weighing(plan.round, rule.weights, most, state.trained)
         self.sum = self.weighing.sum_like(state.model)
 
     def elsewhere(self) -> Weighing | None:

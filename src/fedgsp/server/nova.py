@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.state import GLOBAL, ServerState, Setting
-from fedgsp.core.sums import ExactSum, in_own_types
+from fedgsp.core.sums import in_own_types
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.mean import Mean, MeanUpdate
 
@@ -50,8 +50,7 @@ class NovaUpdate(MeanUpdate):
 
     def __init__(self, rule: Nova, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         super().__init__(rule, state, plan, planned)
-        most = max(1, sum(planned)) if rule.weights == "samples" else max(1, len(plan.chains))
-        self._by_steps = ExactSum(state.model, most)
+        self._by_steps = self.weighing.sum_like(state.model)
         self._seen: dict[int, tuple[float, float]] = {}
 
     def add(self, result: ChainResult) -> None:

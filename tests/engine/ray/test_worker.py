@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tiny
 import torch
+from torch import nn
 
 from fedgsp.client import SGD
 from fedgsp.client.keep import ClientStore
@@ -153,6 +156,38 @@ def test_results_are_added_up_where_they_are() -> None:
     assert digest(total.mean()) == digest(expected.mean())
     assert total.weight == expected.weight
     assert total.count == 4
+
+
+def test_buffers_of_any_size_are_added_up_where_they_are_to_the_same_bits() -> None:
+    """BatchNorm on samples in the millions, and a mask of -inf: partial sums of two workers, and one sum of all."""
+    data = tiny.federation(4)
+    data = replace(data, features=np.asarray(data.features, dtype=np.float32) * 1e6)
+
+    def normed() -> nn.Module:
+        width = int(np.prod(data.sample_shape))
+        net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(width), nn.Linear(width, data.classes))
+        net.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+        return net
+
+    rule = SGD(lr=0.1, batch_size=100)
+    job = replace(job_of(), model=resolve(normed, data.sample_shape, data.classes), data=data, rule=rule)
+    start = initial_tensors(job.model, 1)
+    weighing = Weighing(1, "samples", 1000, frozenset({"2.weight", "2.bias", "1.weight", "1.bias"}))
+    chains = [Chain((k,)) for k in range(4)]
+    walker, expected = Walker.of(job), weighing.sum_like(start)
+    for index, chain in enumerate(chains):
+        tensors, hops = walker.walk(1, chain, start, {}, frozenset(), lambda report: None)
+        weighing.add(ChainResult(index, chain, tensors, hops), expected)
+    total = weighing.sum_like(start)
+    for part in ((3, 0), (2, 1)):
+        worker = worker_of(job)
+        walked(worker, WalkTask(tuple(Leg(i, chains[i], frozenset(), Kept()) for i in part), 1, board_of(start), weighing))
+        partial = pickle.loads(pickle.dumps(worker.gather(1)))
+        total.merge(partial)
+    mean = total.mean()
+    assert digest(mean) == digest(expected.mean())
+    assert float(mean["1.running_var"].max()) > 2.0**16
+    assert mean["mask"].tolist() == [0.0, -torch.inf]
 
 
 def test_a_sum_of_a_round_that_failed_counts_no_more() -> None:
