@@ -14,7 +14,7 @@ import fedgsp
 from fedgsp.core.errors import Diverged
 from fedgsp.data.build import from_arrays
 
-METHODS = ["fedavg", "fedgsp", "fedadam", "fednova", "fedexp", "scaffold", "feddyn", "fedseq-inter", "cfl"]
+METHODS = ["fedavg", "fedgsp", "fedadam", "fednova", "fedexp", "ida", "scaffold", "feddyn", "fedseq-inter", "cfl"]
 
 
 def federation(scale: float = 1.0, clients: int = 6) -> fedgsp.FederatedData:
@@ -72,9 +72,7 @@ def test_batch_norm_on_raw_features_of_any_scale(method: str) -> None:
     assert bool((variance < 1e13).all())
 
 
-@pytest.mark.parametrize(
-    ("method", "make", "scale"), [("fedavg", Normed, 1e6), ("fedgsp", Normed, 1e6), ("fedavg", Masked, 1.0)]
-)
+@pytest.mark.parametrize(("method", "make", "scale"), [("fedavg", Normed, 1e6), ("fedgsp", Normed, 1e6), ("ida", Masked, 1.0)])
 def test_any_number_of_workers_gives_the_same_bits(method: str, make: type[nn.Module], scale: float) -> None:
     alone, several = (trained(method, make, scale, workers) for workers in (0, 2))
     assert alone.state.digest() == several.state.digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -100,6 +101,17 @@ def test_whole_number_buffers_are_averaged_but_are_no_distance() -> None:
     found = aggregate(IDA(), state, models, [1, 1, 1]).model
     assert found["w"].tolist() == pytest.approx([0.6, 0.0], abs=1e-7)
     assert found["count"].item() == 800  # .4 * 0 + .4 * 1000 + .2 * 2000
+
+
+def test_what_nobody_trains_is_no_distance() -> None:
+    """w = 0, 0, 3 gives distances 1, 1, 2 and alpha 1, 1, 1/2: w = 0.6. The running variances 0, 10^6, 0 count for none of it:
+    their mean is 1 / 2.5 of 10^6. With them in the distance the second client alone would have counted less."""
+    start = {"w": torch.zeros(1), "running_var": torch.ones(1)}
+    models = [{"w": torch.tensor([w]), "running_var": torch.tensor([v])} for w, v in ((0.0, 0.0), (0.0, 1e6), (3.0, 0.0))]
+    state = replace(IDA().init(start), trained=frozenset({"w"}))
+    found = aggregate(IDA(), state, models, [1, 1, 1]).model
+    assert found["w"].tolist() == pytest.approx([0.6], abs=1e-7)
+    assert found["running_var"].tolist() == pytest.approx([4e5], rel=1e-6)
 
 
 def test_the_distance_of_a_large_model_is_exact() -> None:

@@ -1,6 +1,6 @@
 """IDA (Yeganeh et al. 2020): clients far from the average count less; INTRAC: clients that fit their data well count less.
 
-    d_k = || w_avg - w_k ||_1  over the whole flattened model            w <- sum_k alpha_k w_k / sum_k alpha_k
+    d_k = || w_avg - w_k ||_1  over all trained tensors                  w <- sum_k alpha_k w_k / sum_k alpha_k
     "ida"                 alpha_k = 1 / (d_k + eps)
     "ida_fedavg"          alpha_k = n_k / (d_k + eps)
     "ida_intrac"          alpha_k = 1 / ((d_k + eps) max(1/C, acc_k))
@@ -8,8 +8,9 @@
 
 w_avg is the plain mean of the round's models (`center="mean"`) or the one weighed by samples ("fedavg"); C is the number of
 classes, so that nobody counts as worse than chance; acc_k is the accuracy of client k's model on its own training samples. One
-participant, or equal models, give the mean. A client may be a chain: n_k are its samples, acc_k the mean over its clients'
-reports weighed by their samples (the last visit of each).
+participant, or equal models, give the mean. Tensors that nobody trains (BatchNorm's running statistics, which have the data's
+scale) are averaged with the same alpha_k and are no distance. A client may be a chain: n_k are its samples, acc_k the mean over
+its clients' reports weighed by their samples (the last visit of each).
 
 The distances need the average first, so the rule keeps all results (in a `Spool`) and reads them twice; both sums are exact and
 every distance is added up in a fixed order, so neither workers nor arrival can change a bit. Traffic as FedAvg, and with INTRAC
@@ -115,7 +116,8 @@ class IDAUpdate:
 
     def finish(self) -> ServerState:
         """Second pass: weigh every model by its inverse distance to the average."""
-        center = self._center.mean64()
+        mean, trained = self._center.mean64(), Setting(trained=self._state.trained).trained_of(self._state.model)
+        center = {name: mean[name] for name in trained}
         raw = {row: self._factors[row] / (l1_distance(center, w) + self._rule.eps) for row, w in self._spool}
         largest = max(raw.values())
         total = ExactSum(self._state.model, max(1, len(raw)), self._state.trained)
@@ -130,12 +132,10 @@ class IDAUpdate:
 
 
 def l1_distance(center: Tensors, model: Tensors) -> float:
-    """sum |center - model| over all real-valued tensors, in blocks of fixed size, the blocks' sums added exactly."""
+    """sum |center - model| over the tensors of `center`, in blocks of fixed size, the blocks' sums added exactly."""
     parts: list[float] = []
-    for name, tensor in model.items():
-        if not tensor.is_floating_point():
-            continue
-        ours, theirs = center[name].reshape(-1), tensor.reshape(-1)
+    for name, tensor in center.items():
+        ours, theirs = tensor.reshape(-1), model[name].reshape(-1)
         parts.extend(
             float((ours[at : at + BLOCK] - theirs[at : at + BLOCK].double()).abs_().sum())
             for at in range(0, theirs.numel(), BLOCK)
