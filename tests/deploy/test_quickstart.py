@@ -97,6 +97,24 @@ def test_a_round_is_the_mean_of_chains_that_hand_the_model_on(apps: Any) -> None
     assert sorted(order) == [0, 1]
 
 
+def test_the_model_that_is_handed_back_is_the_one_that_was_judged(apps: Any) -> None:
+    """FedExP judges the mean of its last two models: after one round that of the start and of what round 2 trains from."""
+    client, _, task = apps
+    torch.manual_seed(0)
+    start = ArrayRecord(task.Net().state_dict())
+    once, twice = OwnGrid(client, 3), OwnGrid(client, 3)
+    settings = DeploySettings(sites=3)
+    result = FedGSP(rounds=1, method="fedexp", kappa=1.0, settings=settings).start(once, start, clock=once.clock)
+    FedGSP(rounds=2, method="fedexp", kappa=1.0, settings=settings).start(twice, start, clock=twice.clock)
+    asked: list[Any] = [m.content["arrays"] for m in once.sent if m.metadata.message_type == "evaluate"]
+    later: Any = [m.content["arrays"] for m in twice.sent if m.metadata.message_type == "train"][-1]
+    begun, iterate, found = (tensors_of(record, "x") for record in (start, later, result.arrays))
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, (begun[name] + iterate[name]) / 2)
+        assert all(np.array_equal(record[name].numpy(), tensor.numpy()) for record in asked)
+    assert any(not torch.equal(iterate[name], found[name]) for name in found)
+
+
 def test_clients_that_tell_no_histogram_take_part_all_the_same(apps: Any) -> None:
     client, _, task = apps
     del client._registered_funcs["query.histogram"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import fedgsp
@@ -86,6 +88,17 @@ def test_what_is_not_finite_and_not_trained_passes_through_to_the_bit(method: st
         assert torch.equal(model["mask"], torch.full((6, 6), -math.inf).triu(1))
         assert model["table"].numpy().tobytes() == torch.tensor([math.nan, -math.inf, 1e-30]).numpy().tobytes()
     assert math.isfinite(result.journal[-1]["loss"])
+
+
+def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
+    """A checkpoint does not say what is trained: the run does, anew."""
+    data, straight = federation(1e6), fedgsp.train("fedavg", federation(1e6), Normed, rounds=3, workers=0)
+    fedgsp.train("fedavg", data, Normed, rounds=1, workers=0, out=tmp_path / "run")
+    longer = fedgsp.resume(tmp_path / "run", rounds=3, data=data, model=Normed)
+    assert longer.state.digest() == straight.state.digest()
+    found = load_file(tmp_path / "run" / "model.safetensors")
+    assert torch.equal(found["norm.running_var"], straight.state.model["norm.running_var"])
+    assert fedgsp.replay(tmp_path / "run", data=data, model=Normed).differs is None
 
 
 def test_the_running_statistics_are_the_clients_mean() -> None:

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from byhand import START, THREE, slope, trained
-from rivals import aggregate, vector
+from rivals import aggregate, vector, weight
+from safetensors.torch import load_file
 
+import fedgsp
 from fedgsp.client import SGD
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import Setting
-from fedgsp.server import ExP
+from fedgsp.core.state import ServerState, Setting
+from fedgsp.core.tensors import clone, digest
+from fedgsp.data.build import from_arrays
+from fedgsp.method import Method
+from fedgsp.plan import Grouped, Random, Singletons
+from fedgsp.run.judge import judge
+from fedgsp.server import ExP, Mean, View
 from fedgsp.server.exp import AVERAGED
 
 
@@ -77,3 +88,68 @@ def test_buffers_are_averaged_plainly_and_count_for_no_norm() -> None:
 def test_refusals() -> None:
     with pytest.raises(InputError, match="eps must be a positive number"):
         ExP(eps=0.0)
+
+
+def shift(tensors: dict[str, torch.Tensor]) -> float:
+    return tensors["weight"].item()
+
+
+def test_what_was_judged_is_what_is_handed_out_and_training_goes_on_from_the_iterate(tmp_path: Path) -> None:
+    """y = w x on (1, 2) and (2, 2): the journal's loss is that of `result.model()` and model.safetensors, not the iterate's."""
+    data = from_arrays(
+        np.array([[1.0], [1.0], [2.0], [2.0]], dtype=np.float32), np.full(4, 2.0, dtype=np.float32), np.array([0, 0, 1, 1]),
+        classes=0, test_fraction=0.5,
+    )  # fmt: skip
+    method = Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(lr=0.2, batch_size=1), ExP(eps=1e-6), name="fedexp")
+    run = tmp_path / "run"
+    result = fedgsp.train(method, data, lambda: weight(0.0), rounds=3, workers=0, out=run)
+    iterate, averaged = shift(result.state.model), shift(result.state.slots[AVERAGED])
+    assert iterate != averaged
+
+    def loss(w: float) -> float:
+        return ((w - 2) ** 2 + (2 * w - 2) ** 2) / 2
+
+    assert result.journal[-1]["loss"] == pytest.approx(loss(averaged), rel=1e-5)
+    assert result.journal[-1]["loss"] != pytest.approx(loss(iterate), rel=1e-3)
+    assert result.model().state_dict()["weight"].item() == averaged
+    assert result.model("global").state_dict()["weight"].item() == iterate
+    assert shift(load_file(run / "model.safetensors")) == averaged
+    assert sorted(path.name for path in run.glob("model*")) == ["model.safetensors"]
+    assert result.facts["model"] == {"global": digest({"weight": torch.tensor([[averaged]])})}
+    again = fedgsp.replay(run, data=data, model=lambda: weight(0.0), method=method)
+    assert again.differs is None, "a replay compares the same model"
+    longer = fedgsp.resume(run, rounds=5, data=data, model=lambda: weight(0.0), method=method)
+    straight = fedgsp.train(method, data, lambda: weight(0.0), rounds=5, workers=0)
+    assert longer.state.digest() == straight.state.digest()
+    assert shift(load_file(run / "model.safetensors")) == straight.model().state_dict()["weight"].item()
+
+
+def test_evaluating_a_run_gives_the_figures_of_its_journal(tmp_path: Path) -> None:
+    result = fedgsp.train("fedexp", "glyphs:clients=6", rounds=2, workers=0, out=tmp_path / "run")
+    assert judge(tmp_path / "run", None, "test")["loss"] == result.journal[-1]["loss"]
+
+
+@dataclass(frozen=True)
+class Shadowed(Mean):
+    """A rule of a user's own that judges another live model than the one it trains: twice the mean."""
+
+    def init(self, model: dict[str, torch.Tensor], setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
+        return ServerState(0, {"global": model, "shadow": clone(model)})
+
+    def step(self, state: ServerState, mean: dict[str, torch.Tensor]) -> ServerState:
+        after = super().step(state, mean)
+        return replace(after, models={**after.models, "shadow": {name: 2 * t for name, t in after.model.items()}})
+
+    def views(self, state: ServerState) -> tuple[View, ...]:
+        return (View("shadow"),)
+
+
+def test_the_same_holds_for_any_rule_that_judges_another_model(tmp_path: Path) -> None:
+    data = from_arrays(
+        np.ones((4, 1), dtype=np.float32), np.full(4, 2.0, dtype=np.float32), np.zeros(4, dtype=np.int64), classes=0,
+        test_fraction=0.5,
+    )  # fmt: skip
+    method = Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(lr=0.1), Shadowed(), name="shadowed")
+    result = fedgsp.train(method, data, lambda: weight(0.5), rounds=2, workers=0, out=tmp_path / "run")
+    assert result.model()(torch.ones(1, 1)).item() == 2 * shift(result.state.model)
+    assert shift(load_file(tmp_path / "run" / "model.safetensors")) == 2 * shift(result.state.model)

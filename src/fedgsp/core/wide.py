@@ -217,6 +217,7 @@ class WideSum:
     def _apart(self, values: torch.Tensor) -> Tensors:
         found = {}
         for (name, like), own in zip(self._like.items(), torch.split(values, self._sizes), strict=True):
+            own = own.clone()  # memory of its own
             found[name] = torch.view_as_complex(own.reshape(*like.shape, 2)) if like.is_complex() else own.reshape(like.shape)
         return found
 

@@ -35,6 +35,7 @@ from fedgsp.engine.flower.records import Refused
 from fedgsp.engine.manager import Policy
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.server import evaluated_model
 
 MOST_EXAMPLES = 10_000_000
 """What a client may weigh that did not say beforehand how many examples it has."""
@@ -69,7 +70,7 @@ class FedGSP:
             if self.evaluate:
                 result.evaluate_metrics_clientapp[round_] = run.evaluated(state)
             print(f"round {round_}: {dict(result.evaluate_metrics_clientapp.get(round_, {}))}", flush=True)
-        result.arrays = arrays_of(state.model)
+        result.arrays = arrays_of(state.evaluated(evaluated_model(method.server, state))[0])
         return result
 
     def _method(self) -> Method:
@@ -160,7 +161,7 @@ class _Run:
         """Metrics of everybody who is there, weighed by their examples."""
         here = set(self._grid.get_node_ids())
         clients = [k for k, node in enumerate(self.nodes) if node in here]
-        dialect = _Evaluating(self, arrays_of(state.model), self._config)
+        dialect = _Evaluating(self, arrays_of(state.evaluated(evaluated_model(self._method.server, state))[0]), self._config)
         found = self._pump(dialect, str(state.round)).walk({i: Chain((k,)) for i, k in enumerate(clients)})
         return _averaged([happening.report for happening in found if isinstance(happening, Hopped)])
 

@@ -170,7 +170,7 @@ class RunDirectory:
         self._before, self.committed = self.committed.kept, state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
-        """model.safetensors (the global model), model-NAME.safetensors (others that are live) and result.json."""
+        """model.safetensors (the model that was judged), model-NAME.safetensors (others that are live) and result.json."""
         files = {name: model_file(name) for name in state.models}
         for stale in self.path.glob("model*.safetensors"):
             if stale.name not in files.values():  # a model that was live when the run ended before, and is no more

@@ -32,7 +32,7 @@ from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.metrics import Figures, figures, reaches
 from fedgsp.run.observers import Observer
-from fedgsp.run.result import RunResult
+from fedgsp.run.result import RunResult, outcome
 from fedgsp.run.setup import Setup, prepare
 from fedgsp.run.versions import versions
 
@@ -189,7 +189,7 @@ def _drive(
 
     def ending(status: str, cause: str | None = None) -> RunResult:
         result = _result(status, setup, recorder.committed, journal, out, time.perf_counter() - began, peaks, cause)
-        recorder.result(recorder.committed, result.facts)
+        recorder.result(outcome(setup.server, recorder.committed), result.facts)
         recorder.event(status, at=time.time(), round=recorder.committed.round, cause=cause)
         return result
 
@@ -249,7 +249,7 @@ def _result(
             "samples": setup.data.samples,
         },
         "state": state.digest(),
-        "model": {name: digest(tensors) for name, tensors in state.models.items()},
+        "model": {name: digest(tensors) for name, tensors in outcome(setup.server, state).models.items()},
         "versions": versions(),
         "timings": {"seconds": round(seconds, 3), "peak_memory": peaks},
     }

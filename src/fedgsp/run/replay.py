@@ -22,6 +22,7 @@ from fedgsp.run.keeping import client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.observers import Observer
 from fedgsp.run.replayed import FromLog, Recalled
+from fedgsp.run.result import outcome
 from fedgsp.run.roster import Log, gathered, outline
 from fedgsp.run.setup import Setup
 
@@ -84,7 +85,8 @@ def replay(
         return Replay(last_round, None, why)
     if last.digest() != state.digest():
         return Replay(state.round, "the checkpoint's tensors differ from the replayed ones")
-    differences = (_model_difference(path, name, last) for name in last.models)
+    left = outcome(setup.server, last)
+    differences = (_model_difference(path, name, left) for name in left.models)
     return Replay(state.round, next((text for text in differences if text), None))
 
 

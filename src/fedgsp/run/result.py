@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,16 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Yields
 from fedgsp.run.metrics import Figures
 from fedgsp.run.setup import Setup
+from fedgsp.server import ServerRule, evaluated_model
+
+
+def outcome(server: ServerRule, state: ServerState) -> ServerState:
+    """The state as a run leaves it behind: where there is one model, the one that was judged stands for it.
+
+    Most rules judge the model that training goes on from. FedExP does not: that one is in the checkpoint only.
+    """
+    name = evaluated_model(server, state) if server.yields == "one" else GLOBAL
+    return state if name == GLOBAL else replace(state, models={**state.models, GLOBAL: state.evaluated(name)[0]})
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,14 @@ class RunResult:
         """What the figures are about: "one" global model, "several", "none", or one that is "personalised"."""
         return self.setup.config.method.yields
 
-    def model(self, name: str = GLOBAL) -> nn.Module:
-        """The trained global model, or another of `state.models` by its name, ready to use."""
-        if name not in self.state.models:
+    def model(self, name: str | None = None) -> nn.Module:
+        """The model that was judged, ready to use; or one of `state.models` by its name.
+
+        "global" is the one that training goes on from, for most rules the same.
+        """
+        if name is None and self.setup.server.yields == "one":
+            name = evaluated_model(self.setup.server, self.state)
+        elif (name := name or GLOBAL) not in self.state.models:
             raise InputError(
                 f"this run has no model '{name}': it yields {self.yields}, and its models are {', '.join(self.state.models)}."
             )

@@ -13,7 +13,7 @@ from fedgsp.server.mean import Mean
 from fedgsp.server.meta import Meta
 from fedgsp.server.momentum import Momentum
 from fedgsp.server.nova import Nova
-from fedgsp.server.rule import Bench, ServerRule, Update, View
+from fedgsp.server.rule import Bench, ServerRule, Update, View, evaluated_model
 from fedgsp.server.tables import Tables
 
 __all__ = [
@@ -37,4 +37,5 @@ __all__ = [
     "Update",
     "View",
     "Yogi",
+    "evaluated_model",
 ]

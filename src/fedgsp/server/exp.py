@@ -6,7 +6,8 @@
 With `weights="uniform"` the fraction is the paper's sum ||Delta_k||^2 / (2 |S| (||mean Delta||^2 + eps)). Norms are over the
 trained tensors; others are averaged. A chain is a client. One client, or equal ones, give 1/2, so eta = 1 and FedAvg, to the
 bit: the new model is computed as mean + (eta - 1) Delta. As the steps overshoot, what is evaluated is the mean of the last
-two models (`average_last`); training goes on from the last one, and model.safetensors is that one.
+two models (`average_last`), which is also what `result.model()` and model.safetensors have. Training goes on from the last one,
+which is in the checkpoint and is `result.model("global")`.
 
 Nothing to tune but the learning rate; eps guards against Delta = 0. Traffic as FedAvg; one more model on the server.
 """
@@ -81,8 +82,9 @@ class ExPUpdate(MeanUpdate):
         model = in_own_types(mean, state.model)
         slots = dict(state.slots)
         if self.rule.average_last:
-            both = {name: (tensor.double() + state.model[name].double()) / 2 for name, tensor in model.items()}
-            slots[AVERAGED] = in_own_types(both, model)
+            real = {name: tensor for name, tensor in model.items() if not tensor.is_complex()}
+            both = {name: (tensor.double() + state.model[name].double()) / 2 for name, tensor in real.items()}
+            slots[AVERAGED] = in_own_types({**clone(model), **both}, model)
         return replace(state, round=self.round, models={GLOBAL: model}, slots=slots, extra={**state.extra, "eta": eta})
 
 

@@ -78,3 +78,8 @@ class ServerRule(Protocol):
     def views(self, state: ServerState) -> tuple[View, ...]:
         """The models to evaluate."""
         ...
+
+
+def evaluated_model(rule: ServerRule, state: ServerState) -> str:
+    """The model (or slot that holds one) that all are evaluated on whom no view names: what a rule with one model ends with."""
+    return next((view.model for view in rule.views(state) if view.clients is None), GLOBAL)
