@@ -1,19 +1,28 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from byhand import START, slope, trained
 from rivals import pairs, walk, weight
+from torch import nn
+from torch.func import functional_call
 
 import fedgsp
 from fedgsp.client import SGD, PerFedAvg
+from fedgsp.client.bending import hessian_times
+from fedgsp.client.rules import Visit
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
+from fedgsp.core.seeds import Seeds
 from fedgsp.data.build import from_arrays
 from fedgsp.method import Method
+from fedgsp.models import classification
+from fedgsp.parts import decode
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.server import Mean
 
@@ -26,8 +35,68 @@ def test_a_step_on_paper(variant: str, bends: bool) -> None:
     wanted = w - lr * (v - (alpha * 2 * x * x * v if bends else 0.0))
     rule = PerFedAvg(lr=lr, alpha=alpha, variant=variant, batch_size=2)  # type: ignore[arg-type]
     after, hops = walk(rule, pairs([(x, y)] * 2), lambda: weight(w), Chain((0,)))
-    assert after["weight"].item() == pytest.approx(wanted, abs=2e-4 if bends else 1e-6)
+    assert after["weight"].item() == pytest.approx(wanted, abs=1e-6)
     assert hops[0].metrics["loss"] == pytest.approx((2.0 - (w - alpha * slope(x, y, w))) ** 2, rel=1e-5)
+
+
+X = np.random.default_rng(4).normal(size=(6, 3)).astype(np.float32) * 3
+Y = np.array([0, 1, 2, 1, 0, 2])
+
+
+def net(bend: type[nn.Module]) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        torch.manual_seed(2)
+        return nn.Sequential(nn.Linear(3, 16), bend(), nn.Linear(16, 3))
+
+    return make
+
+
+@pytest.mark.parametrize("bend", [nn.ReLU, nn.Softplus])
+def test_a_hessian_product_is_that_of_torch(bend: type[nn.Module]) -> None:
+    """By differentiating one flat function of all weights twice: another way than ours."""
+    model, x, y = net(bend)().double(), torch.from_numpy(X).double(), torch.from_numpy(Y)
+    names, shapes = zip(*((name, p.shape) for name, p in model.named_parameters()), strict=True)
+    sizes = [shape.numel() for shape in shapes]
+
+    def loss(weights: torch.Tensor) -> torch.Tensor:
+        pieces = (piece.reshape(shape) for piece, shape in zip(torch.split(weights, sizes), shapes, strict=True))
+        return nn.functional.cross_entropy(functional_call(model, dict(zip(names, pieces, strict=True)), (x,)), y)
+
+    at = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    along = torch.linspace(-1, 1, len(at), dtype=torch.float64)
+    wanted = torch.autograd.functional.hvp(loss, at, along)[1]  # type: ignore[no-untyped-call]
+    visit = Visit(model, classification(), 1, 0, 0, 0.1, torch.device("cpu"), {}, {})
+    vector = {n: v.reshape(s) for n, v, s in zip(names, torch.split(along, sizes), shapes, strict=True)}
+    found = torch.cat([hessian_times(visit, x, y, vector)[name].reshape(-1) for name in names])
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+    assert float(wanted.abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("bend", [nn.ReLU, nn.Softplus])
+def test_hf_follows_the_gradient_of_the_loss_after_the_inner_step(bend: type[nn.Module]) -> None:
+    """d f(w - alpha grad f(w; D); D') / dw by torch, through the inner step; on the ReLU net 0.1.0 was off by 0.04."""
+    alpha, lr = 0.05, 0.01
+    data = from_arrays(X, Y, np.zeros(6, dtype=np.int64), classes=3, test_fraction=0)
+    order = data.train[0][Seeds(0).batches(1, 0, 0, 0).permutation(6)]
+    x, y = torch.from_numpy(np.asarray(data.features)[order]).double(), torch.from_numpy(np.asarray(data.labels)[order]).long()
+    model = net(bend)().double()
+    start = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+
+    def loss(weights: dict[str, torch.Tensor], part: slice) -> torch.Tensor:
+        return nn.functional.cross_entropy(functional_call(model, weights, (x[part],)), y[part])
+
+    inner = torch.autograd.grad(loss(start, slice(0, 3)), list(start.values()), create_graph=True)
+    near = {name: w - alpha * g for (name, w), g in zip(start.items(), inner, strict=True)}
+    outer = torch.autograd.grad(loss(near, slice(3, 6)), list(start.values()))
+    rule = PerFedAvg(lr=lr, alpha=alpha, variant="hf", batch_size=6)
+    after, _ = walk(rule, data, net(bend), Chain((0,)))
+    for (name, w), g in zip(start.items(), outer, strict=True):
+        torch.testing.assert_close(after[name].double(), (w - lr * g).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_configuration_of_an_earlier_run_is_read() -> None:
+    rule = decode("local", {"kind": "per-fedavg", "variant": "hf", "delta": 0.001}, "local")
+    assert rule == PerFedAvg(variant="hf")
 
 
 def test_a_batch_is_cut_in_halves_the_larger_first() -> None:

@@ -3,7 +3,11 @@
     minimised:  F_k(w) = f_k(w - alpha grad f_k(w))
     each mini-batch is cut into halves D (the larger) and D'; w~ = w - alpha grad f(w; D), v = grad f(w~; D')
     fo   w <- w - lr v                                                                   first order: the Hessian is left out
-    hf   w <- w - lr (v - alpha d),  d = (grad f(w + delta v; D) - grad f(w - delta v; D)) / (2 delta)         (Hessian times v)
+    hf   w <- w - lr (v - alpha H v),  H the Hessian of f(.; D) at w                     so this is the gradient of f(w~(w); D')
+
+H v is exact, by differentiating twice (`fedgsp.client.bending`), with the dropout of the step to w~. The paper and 0.1.0 take
+differences of gradients over a length `delta`: on a ReLU net these step across kinks and can be off by any amount. `delta` is
+still read, so that configurations of earlier runs are, and has no effect.
 
 A batch of one sample is both D and D'. The reported training loss is that of w~ on D', after the step. What is handed on and
 averaged is w, the common start; every client is EVALUATED ON A MODEL OF ITS OWN: w after `personal_steps` plain steps of
@@ -11,8 +15,8 @@ length alpha on mini-batches of its own training samples. So its figures are abo
 wherever they appear; clients held out are judged on their test samples only, after steps on their training samples. alpha = 0
 with batches of one sample is FedAvg, to the bit.
 
-To tune: alpha 0.003, 0.01, 0.03; lr 0.003, 0.01, 0.03, 0.1; delta 1e-3 (hf). Traffic as FedAvg; two gradients a step (fo),
-four (hf), each on half a batch; an evaluation trains every client for `personal_steps` steps.
+To tune: alpha 0.003, 0.01, 0.03; lr 0.003, 0.01, 0.03, 0.1. Traffic as FedAvg; two gradients a step (fo), and a Hessian
+product, as long as two more (hf), each on half a batch; an evaluation trains every client for `personal_steps` steps.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from typing import ClassVar, Literal
 
 import torch
 
+from fedgsp.client.bending import gradient, hessian_times, place
 from fedgsp.client.rules import SGD, Visit, trained
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
@@ -57,46 +62,37 @@ class PerFedAvg(SGD):
         """Step to w~ on D; the loss is that of D' there."""
         cut = (len(y) + 1) // 2
         mine, other = (x[:cut], y[:cut]), ((x[cut:], y[cut:]) if len(y) > cut else (x[:cut], y[:cut]))
-        visit.memo["start"], visit.memo["mine"] = clone(trained(visit.model)), mine
-        _step(visit, _gradient(visit, *mine), -self.alpha)
+        visit.memo.update(start=clone(trained(visit.model)), mine=mine, random=torch.get_rng_state())
+        _step(visit, gradient(visit, *mine), -self.alpha)
         loss = visit.task.loss(visit.model(other[0]), other[1]).mean()
         return loss, loss
 
     def adjust(self, visit: Visit) -> None:
         """Back to w, with v (hf: less alpha times the Hessian along it) as its gradient."""
         start = visit.memo["start"]
-        _place(visit, start)
+        place(visit, start)
         if self.variant == "fo" or not self.alpha:
             return
         v = {name: p.grad.clone() for name, p in visit.model.named_parameters() if p.grad is not None}
-        sides: list[Tensors] = []
-        for side in (self.delta, -self.delta):
-            _step(visit, v, side)
-            sides.append(_gradient(visit, *visit.memo["mine"]))
-            _place(visit, start)
+        along = {name: v.get(name, torch.zeros_like(p)) for name, p in trained(visit.model).items()}
+        buffers, random = clone(dict(visit.model.named_buffers())), torch.get_rng_state()
+        torch.set_rng_state(visit.memo["random"])  # the same dropout as in the step to w~
+        x, y = visit.memo["mine"]
+        bent = hessian_times(visit, x, y, along)
+        torch.set_rng_state(random)
+        for name, buffer in visit.model.named_buffers():
+            buffer.copy_(buffers[name])  # the pass above was no training
         for name, parameter in visit.model.named_parameters():
             if name in v:
-                bend = (sides[0][name] - sides[1][name]) / (2 * self.delta)
-                parameter.grad = v[name] - self.alpha * bend
+                parameter.grad = v[name] - self.alpha * bent[name]
 
     def personalise(self, visit: Visit, batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """`personal_steps` plain steps of length alpha."""
         for x, y in islice(batches, self.personal_steps):
-            _step(visit, _gradient(visit, x, y), -self.alpha)
-
-
-def _gradient(visit: Visit, x: torch.Tensor, y: torch.Tensor) -> Tensors:
-    named = {name: p for name, p in visit.model.named_parameters() if p.requires_grad}
-    found = torch.autograd.grad(visit.task.loss(visit.model(x), y).mean(), list(named.values()), allow_unused=True)
-    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(named.items(), found, strict=True)}
+            _step(visit, gradient(visit, x, y), -self.alpha)
 
 
 def _step(visit: Visit, along: Tensors, length: float) -> None:
     for name, parameter in trained(visit.model).items():
         if name in along:
             parameter.add_(along[name], alpha=length)
-
-
-def _place(visit: Visit, weights: Tensors) -> None:
-    for name, parameter in trained(visit.model).items():
-        parameter.copy_(weights[name])

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fedgsp.client.bending import hessian_times, place
 from fedgsp.client.rules import SGD, Visit, trained
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone
@@ -62,13 +63,13 @@ class UGA(SGD):
         buffers = clone(dict(visit.model.named_buffers()))
         gradient = self._gradient_at_the_end(visit)
         for weights, x, y, random in reversed(visit.memo["trace"]):
-            _put(visit, weights)
+            place(visit, weights)
             torch.set_rng_state(random)
-            bent = _hessian_times(visit, x, y, gradient)
+            bent = hessian_times(visit, x, y, gradient)
             for name, value in gradient.items():
                 gradient[name] = value - visit.lr * (bent[name] + self.weight_decay * value)
         handed = visit.memo["handed"]
-        _put(visit, {name: handed[name] - self.step * value for name, value in gradient.items()})
+        place(visit, {name: handed[name] - self.step * value for name, value in gradient.items()})
         for name, buffer in visit.model.named_buffers():
             buffer.copy_(buffers[name])  # the passes above were no training
         return super().finish(visit)
@@ -87,24 +88,3 @@ class UGA(SGD):
         }
         visit.model.zero_grad(set_to_none=True)
         return found
-
-
-def _put(visit: Visit, weights: Tensors) -> None:
-    for name, parameter in trained(visit.model).items():
-        parameter.copy_(weights[name])
-
-
-def _hessian_times(visit: Visit, x: torch.Tensor, y: torch.Tensor, vector: Tensors) -> Tensors:
-    """The Hessian of the batch's loss, at the weights of the moment, times `vector`."""
-    named = {name: p for name, p in visit.model.named_parameters() if p.requires_grad}
-    loss = visit.task.loss(visit.model(x), y).mean()
-    first = torch.autograd.grad(loss, list(named.values()), create_graph=True, allow_unused=True)
-    bending = [(g, vector[name]) for name, g in zip(named, first, strict=True) if g is not None and g.requires_grad]
-    if not bending:
-        return {name: torch.zeros_like(p) for name, p in named.items()}
-    gradients, along = zip(*bending, strict=True)
-    second = torch.autograd.grad(gradients, list(named.values()), along, allow_unused=True)
-    return {
-        name: torch.zeros_like(p) if bent is None else bent.detach()
-        for (name, p), bent in zip(named.items(), second, strict=True)
-    }
