@@ -48,10 +48,10 @@ class Method:
         """Whether each client is judged on a model of its own: one that it kept, or made of the common one."""
         return self.yields in ("none", "personalised")
 
-    def encode(self) -> dict[str, Any]:
-        """As plain data, for config files."""
+    def encode(self, *, complete: bool = False) -> dict[str, Any]:
+        """As plain data, for config files; `complete` with parameters of later versions that have their default."""
         parts = {role: getattr(self, role) for role in (*ROLES, "preparation")}
-        return {"name": self.name, **{role: encode(part) for role, part in parts.items() if part is not None}}
+        return {"name": self.name, **{role: encode(part, complete=complete) for role, part in parts.items() if part}}
 
     def check(self) -> None:
         """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""

@@ -125,17 +125,23 @@ def kind_of(part: Any) -> str:
     return f"{type(part).__module__}:{type(part).__qualname__}"
 
 
-def encode(part: Any) -> dict[str, Any]:
-    """A part as plain data: its kind and every parameter, but for those of later versions that are as they always were."""
+def encode(part: Any, *, complete: bool = False) -> dict[str, Any]:
+    """A part as plain data: its kind and every parameter, but for those of later versions that are as they always were.
+
+    With `complete` also these.
+    """
     if not is_dataclass(part):
         raise InputError(f"the part {kind_of(part)} is not a dataclass, so its parameters cannot be recorded; make it one.")
     table: dict[str, Any] = {"kind": kind_of(part)}
     hints = typing.get_type_hints(type(part))
     for field in fields(part):
         value = getattr(part, field.name)
-        if field.name in UNSPELLED or value is None or (field.metadata.get(UNSAID) and value == field.default):
+        unsaid = not complete and field.metadata.get(UNSAID) and value == field.default
+        if field.name in UNSPELLED or value is None or unsaid:
             continue
-        plain = encode(value) if is_dataclass(value) else checked(value, hints.get(field.name, Any), field.name)
+        plain = (
+            encode(value, complete=complete) if is_dataclass(value) else checked(value, hints.get(field.name, Any), field.name)
+        )
         table[field.name] = plain
     return table
 

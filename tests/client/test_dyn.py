@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from byhand import START, THREE, slope, trained
 from rivals import aggregate, pairs, vector, walk, weight
 
+import fedgsp
 from fedgsp.client import Dyn
 from fedgsp.client.keep import Bag
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Setting
+from fedgsp.method import Method
+from fedgsp.parts import decode
+from fedgsp.plan import OneChain
 from fedgsp.server import DynMean
 
 NAME = "memory.weight"
@@ -65,6 +71,34 @@ def test_with_many_rounds_a_client_alone_finds_its_minimum_and_remembers_no_slop
     assert trained(Dyn(lr=0.1, alpha=0.1), DynMean(), rounds=150, clients=[(1.0, 2.0, 1)]) == pytest.approx(2.0, abs=1e-3)
 
 
+@pytest.mark.parametrize(("weights", "wanted"), [("uniform", 0.0), ("samples", -4 / 9)])
+def test_where_it_ends_is_what_it_says_it_minimises(weights: Any, wanted: float) -> None:
+    """(w - 2)^2 with 10 samples, (2 w + 1)^2 with 110: their plain mean is least at 0, the loss over all samples at -4/9."""
+    clients = ((1.0, 2.0, 10), (2.0, -1.0, 110))
+    local = Dyn(lr=0.05, alpha=0.5, batch_size=200, epochs=3)
+    assert trained(local, DynMean(weights), rounds=150, clients=clients) == pytest.approx(wanted, abs=2e-4)
+    method = Method(OneChain(kappa=1.0), local, DynMean(weights))
+    data = pairs(*[[(x, y)] * count for x, y, count in clients])
+    chained = fedgsp.train(method, data, lambda: weight(0.5), rounds=150, workers=0).state.model["weight"].item()
+    assert chained == pytest.approx(wanted, abs=2e-4), "and in a chain of both"
+
+
+def test_by_samples_a_client_with_fewer_has_a_larger_alpha() -> None:
+    """1 sample of 4 in the mean: alpha = 0.125 * 4 = 0.5, so both visits are those on paper above."""
+    bag, shared = Bag(), {"mean samples": torch.tensor([4.0])}
+    chain = Chain((0,), passes=2)
+    after, _ = walk(Dyn(lr=0.1, alpha=0.125), pairs([(1.0, 2.0)]), lambda: weight(0.0), chain, shared=shared, bag=bag)
+    assert after["weight"].item() == pytest.approx(0.7)
+    assert bag.states[0][NAME].item() == pytest.approx(-0.35)
+
+
+def test_the_models_mean_is_plain_also_by_samples() -> None:
+    rule = DynMean("samples")
+    state = aggregate(rule, rule.init(vector(1.0), Setting(clients=4, samples=40)), [vector(2.0), vector(4.0)], [1, 9])
+    assert state.model["w"].tolist() == [4.0]
+    assert state.shared["mean samples"].tolist() == [10.0]
+
+
 def test_buffers_are_averaged() -> None:
     rule = DynMean()
     model = {"w": torch.zeros(1), "mean": torch.zeros(1)}
@@ -76,5 +110,7 @@ def test_buffers_are_averaged() -> None:
 def test_refusals() -> None:
     with pytest.raises(InputError, match="alpha must be a positive number, not 0"):
         Dyn(alpha=0.0)
-    with pytest.raises(InputError, match="weights must be 'uniform'"):
-        DynMean("samples")
+    with pytest.raises(InputError, match="'dyn': weights must be 'samples' or 'uniform', not 'sizes'"):
+        DynMean("sizes")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"server\.weights must be one of 'samples', 'uniform', not 'sizes'"):
+        decode("server", {"kind": "dyn", "weights": "sizes"}, "server")

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from byhand import START, THREE, slope, trained
 from rivals import aggregate, pairs, vector, walk, weight
 
-from fedgsp.client import Scaffold
+import fedgsp
+from fedgsp.cli.options import build_config
+from fedgsp.client import SGD, Scaffold
 from fedgsp.client.keep import Bag
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Setting
+from fedgsp.method import Method
+from fedgsp.methods import named
+from fedgsp.parts import decode, encode
+from fedgsp.plan import OneChain
 from fedgsp.server import Controls, Mean, Momentum
+from fedgsp.study.grid import parse_grid
 
 NAME = "control.weight"
 
@@ -60,6 +69,64 @@ def test_in_a_chain_every_client_corrects_the_model_it_was_handed_and_the_server
     assert after["weight"].item() == pytest.approx(w)
     assert bag.sent[NAME].item() == pytest.approx(total, abs=1e-4)
     assert [bag.states[k][NAME].item() for k in (0, 1)] == pytest.approx(own, abs=1e-4)
+
+
+UNEVEN = ((1.0, 2.0, 10), (2.0, -1.0, 110))
+"""F_1 = (w - 2)^2 with 10 samples, F_2 = (2 w + 1)^2 with 110. Their mean is least where 2 (w - 2) + 4 (2 w + 1) = 0, at 0;
+the loss over all samples where 10 * 2 (w - 2) + 110 * 4 (2 w + 1) = 0, at -400 / 900."""
+PLAIN, BY_SAMPLES = 0.0, -4 / 9
+
+
+@pytest.mark.parametrize(("weights", "wanted"), [("uniform", PLAIN), ("samples", BY_SAMPLES)])
+@pytest.mark.parametrize("inside", ["samples", "uniform"])
+def test_where_it_ends_is_what_it_says_it_minimises(weights: Any, wanted: float, inside: Any) -> None:
+    """Whatever the models' own weights in the mean."""
+    server = Controls(Mean(inside), weights)
+    local = Scaffold(lr=0.05, batch_size=200, epochs=3)
+    assert trained(local, server, rounds=60, clients=UNEVEN) == pytest.approx(wanted, abs=2e-4)
+
+
+def test_fedavg_in_single_steps_ends_where_samples_do() -> None:
+    assert trained(SGD(lr=0.05, batch_size=200), Mean(), rounds=60, clients=UNEVEN) == pytest.approx(BY_SAMPLES, abs=1e-4)
+
+
+@pytest.mark.parametrize(("weights", "wanted"), [("uniform", PLAIN), ("samples", BY_SAMPLES)])
+def test_a_chain_of_both_ends_there_as_well(weights: Any, wanted: float) -> None:
+    data = pairs(*[[(x, y)] * count for x, y, count in UNEVEN])
+    method = Method(OneChain(kappa=1.0), Scaffold(lr=0.05, batch_size=200), Controls(weights=weights))
+    state = fedgsp.train(method, data, lambda: weight(0.5), rounds=100, workers=0).state
+    assert state.model["weight"].item() == pytest.approx(wanted, abs=2e-4)
+
+
+def test_by_samples_a_step_on_paper() -> None:
+    """As above, Delta = -4; 1 sample of 4 in the mean: it is sent as -1 and kept as -4; c moves by a K-th of what is sent."""
+    bag, shared = Bag(), {**control(0.5), "mean samples": torch.tensor([4.0])}
+    _, hops = walk(Scaffold(lr=0.1), pairs([(1.0, 2.0)]), lambda: weight(0.0), Chain((0,)), shared=shared, bag=bag)
+    assert bag.sent[NAME].item() == pytest.approx(-1.0, abs=1e-5)
+    assert bag.states[0][NAME].item() == pytest.approx(-4.0, abs=1e-5)
+    assert hops[0].bytes_down == 12, "4 bytes more than c and the model"
+    state = Controls(weights="samples").init(vector(0.0), Setting(clients=5, samples=20))
+    assert state.shared["mean samples"].tolist() == [4.0]
+    sent = [{"control.w": torch.tensor([value], dtype=torch.float64)} for value in (1.0, 4.0)]
+    after = aggregate(Controls(weights="samples"), state, [vector(1.0), vector(3.0)], [1, 3], sent)
+    assert after.shared["control.w"].tolist() == [1.0]
+    assert after.shared["mean samples"].tolist() == [4.0]
+
+
+def test_the_word_is_spelled_in_files_and_options_and_left_out_where_it_is_the_default() -> None:
+    assert "weights" not in encode(Controls())
+    assert encode(Controls(weights="samples"))["weights"] == "samples"
+    assert decode("server", {"kind": "scaffold", "weights": "samples"}, "server") == Controls(weights="samples")
+    config = build_config(None, {}, "scaffold", {}, ["method.server.weights=samples"])
+    assert config.method.server == Controls(weights="samples")
+    (axis,) = parse_grid(["server_weights=samples,uniform"], named("scaffold"))
+    assert axis.path == ("server", "weights")
+    with pytest.raises(InputError, match=r"server\.weights must be one of 'samples', 'uniform', not 'sizes'"):
+        decode("server", {"kind": "scaffold", "weights": "sizes"}, "server")
+    with pytest.raises(InputError, match="'scaffold': weights must be 'samples' or 'uniform', not 'sizes'"):
+        Controls(weights="sizes")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="needs to know how many samples the clients have"):
+        Controls(weights="samples").init(vector(0.0), Setting(clients=5))
 
 
 def test_the_servers_control_moves_by_the_share_of_all_clients() -> None:

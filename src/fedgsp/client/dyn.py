@@ -4,8 +4,12 @@
     afterwards   h_k <- h_k - alpha (w_out - w_in)            (at a minimum of the objective, h_k is the gradient of F_k there)
 
 w_in is the model that the client was handed. In a chain that is the one before it handed on, so what the clients of a chain
-add to their h_k telescopes to -alpha (w_end - w_round), which is all that the server (`fedgsp.server.DynMean`) needs to know.
-Neither term is in the reported loss.
+move adds up to w_end - w_round, which is all that the server (`fedgsp.server.DynMean`) needs to know. Neither term is in the
+reported loss.
+
+The method ends where the movements, -h_k / alpha, add up to 0: at the minimum of the plain mean of the clients' losses. With
+the server's `weights = "samples"` a client's alpha is alpha times the mean number of samples over its own, and the method ends
+at the minimum of the loss over all samples, as FedAvg's objective has it.
 
 To tune: alpha over 0.001, 0.01, 0.1, and the learning rate. Traffic as FedAvg. A client keeps h_k, as large as the trained
 parameters, and holds a copy of them while it trains.
@@ -50,14 +54,18 @@ class Dyn(SGD):
 
     def proximal(self, visit: Visit) -> Pull:
         """alpha (w - w_in) - h_k, which is a pull towards w_in + h_k / alpha."""
-        handed = visit.memo["handed"]
-        return Pull(self.alpha, {name: w + visit.state[MEMORY + name] / self.alpha for name, w in handed.items()})
+        handed, alpha = visit.memo["handed"], self._own_alpha(visit)
+        return Pull(alpha, {name: w + visit.state[MEMORY + name] / alpha for name, w in handed.items()})
 
     def finish(self, visit: Visit) -> dict[str, float]:
         """The new h_k."""
-        handed = visit.memo["handed"]
+        handed, alpha = visit.memo["handed"], self._own_alpha(visit)
         visit.state = {
-            MEMORY + name: visit.state[MEMORY + name] - self.alpha * (parameter - handed[name])
+            MEMORY + name: visit.state[MEMORY + name] - alpha * (parameter - handed[name])
             for name, parameter in trained(visit.model).items()
         }
         return super().finish(visit)
+
+    def _own_alpha(self, visit: Visit) -> float:
+        """Larger where the client counts less; a client without samples makes no step."""
+        return self.alpha / (visit.weighs() or 1.0)

@@ -19,7 +19,7 @@ from torch import nn
 from fedgsp.client.schedule import Schedule, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.core.fields import LATER
-from fedgsp.core.state import Yields
+from fedgsp.core.state import MEAN_SAMPLES, Yields
 from fedgsp.core.tensors import Tensors
 from fedgsp.core.wire import FULL, Wire, wire_bytes
 from fedgsp.fast import Obstacles, Step
@@ -40,7 +40,7 @@ class Visit:
     against, under names of its own (see `SGD.looks_at`), to be put there in `begin`.
     `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
     `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made,
-    `wire` says what models are on their way.
+    `samples` are the client's own, `wire` says what models are on their way.
     """
 
     model: nn.Module
@@ -61,6 +61,7 @@ class Visit:
     state: Tensors = field(default_factory=dict)
     sent: Tensors = field(default_factory=dict)
     steps: int = 0
+    samples: int = 0
     wire: Wire = FULL
     _still: dict[str, nn.Module] = field(default_factory=dict)
 
@@ -73,6 +74,11 @@ class Visit:
         if not self.first:
             self.extra_down += wire_bytes(wanted, self.wire)
         return wanted
+
+    def weighs(self) -> float:
+        """What the client counts: 1, or its samples over a client's in the mean where the server sent that along."""
+        mean = self.shared.get(MEAN_SAMPLES)
+        return 1.0 if mean is None else self.samples / float(mean)
 
     def see(self, level: Level, x: torch.Tensor) -> Seen:
         """One batch through the model and those that are frozen, by torch; the kernels give the same up to rounding."""

@@ -90,7 +90,7 @@ class Trainer:
         lr = rule.lr * rule.schedule.factor(round_)
         visit = Visit(
             self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
-            first, lambda: self._batches(rows, EVAL_ROWS), self.fused, wire=self.wire,
+            first, lambda: self._batches(rows, EVAL_ROWS), self.fused, samples=len(rows), wire=self.wire,
         )  # fmt: skip
         bag = Bag() if bag is None else bag
         visit.state = bag.unpack(rule, stop.client, self.model, self.device)

@@ -6,11 +6,17 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import torch
+
+from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, digest
 
 GLOBAL = "global"
 """The name of the one shared model of the methods that have one."""
 
+
+MEAN_SAMPLES = "mean samples"
+"""Among what is sent along, where clients are to count by their samples: how many a client has in the mean."""
 
 Yields = Literal["one", "several", "none", "personalised"]
 """What a method ends with: one global model, several, none (clients keep their own), or one that each client adapts."""
@@ -27,7 +33,8 @@ class Setting:
 
     `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
     means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `alone` says that every
-    chain has one client, `everybody` that besides all clients train in every round.
+    chain has one client, `everybody` that besides all clients train in every round. `samples` are those that the clients may
+    train on, all together (0: not known).
     """
 
     clients: int = 0
@@ -35,11 +42,20 @@ class Setting:
     trained: frozenset[str] | None = None
     alone: bool = True
     everybody: bool = True
+    samples: int = 0
 
     def trained_of(self, model: Tensors) -> Tensors:
         """The trained tensors of a model: those of a real-valued type that `trained` names."""
         chosen = model.keys() if self.trained is None else self.trained
         return {name: t for name, t in model.items() if name in chosen and t.is_floating_point()}
+
+    def mean_samples(self, weights: Literal["samples", "uniform"], rule: str) -> Tensors:
+        """What a rule whose clients count by their samples sends along; nothing where all count alike."""
+        if weights == "uniform":
+            return {}
+        if not (self.samples and self.clients):
+            raise InputError(f"the server rule '{rule}': weights = 'samples' needs to know how many samples the clients have.")
+        return {MEAN_SAMPLES: torch.tensor([self.samples / self.clients])}
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,8 @@ def prepare(
         initial = warmed_up(
             prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
         )  # fmt: skip
-    setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)))
+    samples = int(prepared.data.train.sizes[roster].sum())
+    setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)), samples)
     first = replace(method.server.init(initial, setting), trained=trained)
     job = _with_kernel(job, config, scratch, first, kernel)
     resolved = replace(config, model=replace(config.model, name=spec.name))

@@ -4,21 +4,27 @@ The models are up to the rule inside (the mean by samples; the paper's step of t
 beta 0). K are all clients that may train, so that c stays the mean of their c_k however few of them train in a round. c is
 sent along with the model; it is kept in the parameters' own type, like the c_k, so that with one client the two are the same
 to the bit. What a chain's clients send is summed on the way and added exactly here.
+
+What is minimised: the plain mean of the clients' losses, (1/K) sum_k F_k, as the paper has it, whatever the models' weights
+(`weights = "uniform"`); or the loss over all samples, sum_k n_k F_k / sum_k n_k, as FedAvg (`"samples"`: clients are sent the
+mean number of samples, 4 bytes, and send Delta_k times n_k over it). Where clients have equally many samples both are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 import torch
 
 from fedgsp.core.chain import ChainResult, Plan
+from fedgsp.core.fields import LATER
 from fedgsp.core.state import ServerState, Setting
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.around import Around, AroundUpdate
+from fedgsp.server.checks import require_weights
 from fedgsp.server.rule import Update
 
 CONTROL = "control."
@@ -29,12 +35,19 @@ CLIENTS = "clients"
 class Controls(Around):
     """The server's control variate, beside the rule `server`."""
 
+    weights: Literal["samples", "uniform"] = field(default="uniform", metadata=LATER)
+
     own_half: ClassVar[str] = "scaffold"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_weights("scaffold", self.weights)
 
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """c = 0, sent along from round 1."""
         state = self.server.init(model, setting)
         c = {CONTROL + name: torch.zeros_like(tensor) for name, tensor in setting.trained_of(model).items()}
+        c.update(setting.mean_samples(self.weights, "scaffold"))
         return replace(state, shared={**state.shared, **c}, extra={**state.extra, CLIENTS: setting.clients})
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> ControlsUpdate:

@@ -6,6 +6,10 @@ alpha cancels: with s the sum of (w_k - w) over all rounds, -h/alpha = s/K and t
 need not know alpha. The mean is plain, not by samples. K are all clients that may train. A chain counts like a client: the
 movements of its clients add up to that of its end (see `fedgsp.client.Dyn`). Tensors that are not trained (BatchNorm's) are
 averaged. The server keeps s in float64; with all K clients and one round the step is twice the mean's.
+
+What is minimised: the plain mean of the clients' losses, (1/K) sum_k F_k, as printed (`weights = "uniform"`); or the loss over
+all samples, sum_k n_k F_k / sum_k n_k, as FedAvg (`"samples"`). For the latter clients are sent the mean number of samples, 4
+bytes, and take alpha times it over n_k for their alpha, as the authors' code does; the mean of models stays plain.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ from typing import ClassVar, Literal
 import torch
 
 from fedgsp.core.chain import Plan
-from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import in_own_types
 from fedgsp.core.tensors import Tensors
+from fedgsp.server.checks import require_weights
 from fedgsp.server.mean import Mean, MeanUpdate
 
 MOVED = "moved"
@@ -29,25 +33,24 @@ CLIENTS = "clients"
 
 @dataclass(frozen=True)
 class DynMean(Mean):
-    """FedDyn's server: `weights` can only be "uniform"."""
+    """FedDyn's server: `weights` says whose losses are minimised; the models' mean is plain either way."""
 
     weights: Literal["samples", "uniform"] = "uniform"
 
     half: ClassVar[str] = "dyn"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weights != "uniform":
-            raise InputError("the server rule 'dyn' takes the plain mean of the clients' models: weights must be 'uniform'.")
+        require_weights("dyn", self.weights)
 
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """s = 0."""
         zeros = {name: torch.zeros_like(t, dtype=torch.float64) for name, t in setting.trained_of(model).items()}
-        return ServerState(round=0, models={GLOBAL: model}, slots={MOVED: zeros}, extra={CLIENTS: setting.clients})
+        shared = setting.mean_samples(self.weights, "dyn")
+        return ServerState(0, {GLOBAL: model}, {MOVED: zeros}, shared, {CLIENTS: setting.clients})
 
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> MeanUpdate:
         """As the mean, but the number of results counts as well."""
-        return DynUpdate(self, state, plan, planned)
+        return DynUpdate(replace(self, weights="uniform"), state, plan, planned)  # clients weigh themselves, by their alpha
 
 
 class DynUpdate(MeanUpdate):

@@ -48,7 +48,7 @@ def parse_grid(texts: Sequence[str], method: Method) -> tuple[Axis, ...]:
     """Axes from NAME=VALUE,VALUE,... texts; every value is tried out on the method, so that a wrong one is refused now."""
     if not texts:
         raise InputError("a grid needs at least one NAME=VALUE,VALUE,..., such as lr=0.003,0.01,0.03,0.1.")
-    table, axes = method.encode(), []
+    table, axes = method.encode(complete=True), []
     for text in texts:
         name, equals, tail = text.partition("=")
         values = tuple(dict.fromkeys(_literal(part.strip()) for part in tail.split(",") if part.strip()))
