@@ -7,16 +7,23 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from rivals import bits, images, walk
+from rivals import bits, fedavg, images, walk
 from torch import nn
 
+import fedgsp
 from fedgsp.client import SGD, Moon
 from fedgsp.client.keep import Bag
 from fedgsp.client.moon import contrast
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
+from fedgsp.core.seeds import Seeds
+from fedgsp.core.tensors import clone
 from fedgsp.data.build import from_arrays
-from fedgsp.models import small_cnn
+from fedgsp.engine.job import Job
+from fedgsp.engine.walk import Walker
+from fedgsp.models import classification, initial_tensors, small_cnn
+from fedgsp.models.catalog import ModelSpec
+from fedgsp.parts import decode, encode
 
 Array = NDArray[np.float64]
 
@@ -48,7 +55,7 @@ class Net(nn.Module):
 X, LAST = np.array([1.0, 2.0]), np.array([[0.5, 0.5], [-1.0, 0.3]])
 
 
-def loss(features: Array, classifier: Array, near: Array, mu: float, tau: float) -> float:
+def loss(features: Array, classifier: Array, near: Array, mu: float, tau: float, last: Array = LAST) -> float:
     """CE of class 1 plus the contrast, for the one sample X, in NumPy."""
     z = features @ X
     logits = classifier @ z
@@ -56,7 +63,7 @@ def loss(features: Array, classifier: Array, near: Array, mu: float, tau: float)
     def cosine(a: Array, b: Array) -> float:
         return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
-    towards, away = cosine(z, near @ X) / tau, cosine(z, LAST @ X) / tau
+    towards, away = cosine(z, near @ X) / tau, cosine(z, last @ X) / tau
     entropy = math.log(np.exp(logits).sum()) - float(logits[1])
     return entropy + mu * -math.log(math.exp(towards) / (math.exp(towards) + math.exp(away)))
 
@@ -86,6 +93,46 @@ def test_a_step_against_the_loss_written_out(mu: float, tau: float) -> None:
     assert torch.equal(bag.states[0]["features.weight"], after["features.weight"]), "and the new extractor kept"
 
 
+class Drawn(Net):
+    """The same, drawn at random where it is built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.no_grad():
+            self.features.weight.normal_()
+
+
+@pytest.mark.parametrize("round_", [1, 2])
+@pytest.mark.parametrize("first_visit", ["handed", "untrained"])
+def test_a_first_visit(round_: int, first_visit: Any) -> None:
+    """Plain SGD, but "untrained" from round 2 on: then away from weights that the client draws for itself."""
+    data = from_arrays(X[None].astype(np.float32), np.array([1]), np.zeros(1, dtype=np.int64), classes=2, test_fraction=0)
+    lr, mu, tau, net = 0.1, 3.0, 0.5, Net()
+    spec, rule = ModelSpec("drawn", Drawn), Moon(lr=lr, mu=mu, tau=tau, first_visit=first_visit)
+    walker, bag = Walker.of(Job(spec, rule, classification(), data, Seeds(7))), Bag()
+    start = clone(dict(net.state_dict()))
+    after, _ = walker.walk(round_, Chain((0,)), start, {}, frozenset(), lambda report: None, bag=bag)
+    drawn = initial_tensors(spec, Seeds(7).untrained(0))["features.weight"].double().numpy()
+    f, c = (tensor.double().numpy() for tensor in start.values())
+    pushed = round_ > 1 and first_visit == "untrained"
+    wanted = f - lr * slope(lambda at: loss(at, c, f, mu if pushed else 0.0, tau, drawn), f)
+    np.testing.assert_allclose(after["features.weight"].numpy(), wanted, atol=1e-5)
+    last = clone(after)
+    again, _ = walker.walk(3, Chain((0,)), start, {}, frozenset(), lambda report: None, bag=bag)
+    own = last["features.weight"].double().numpy()
+    wanted = f - lr * slope(lambda at: loss(at, c, f, mu, tau, own), f)
+    np.testing.assert_allclose(again["features.weight"].numpy(), wanted, atol=1e-5, err_msg="the second is away from its own")
+
+
+def test_runs_that_begin_untrained_are_the_same_on_any_number_of_workers() -> None:
+    def run(first_visit: Any, workers: int) -> str:
+        method = fedavg(local=Moon(lr=0.05, mu=5.0, first_visit=first_visit))
+        return fedgsp.train(method, images(clients=6, each=8), "small_cnn", rounds=3, workers=workers).state.digest()
+
+    assert run("untrained", 0) == run("untrained", 2)
+    assert run("untrained", 0) != run("handed", 0)
+
+
 DATA = images(clients=3, each=8)
 
 
@@ -108,6 +155,11 @@ def test_mu_of_zero_is_plain_sgd_to_the_bit_and_keeps_nothing() -> None:
     assert Moon(mu=0.0).keeps(net()) == {}
 
 
+def test_the_default_is_not_written_down() -> None:
+    assert "first_visit" not in encode(Moon())
+    assert decode("local", encode(Moon(first_visit="untrained")), "local") == Moon(first_visit="untrained")
+
+
 def test_only_the_extractor_is_kept() -> None:
     kept = Moon().keeps(net())
     assert kept
@@ -119,5 +171,7 @@ def test_refusals() -> None:
         Moon(mu=-1.0)
     with pytest.raises(InputError, match="tau must be a positive number"):
         Moon(tau=0.0)
+    with pytest.raises(InputError, match="first_visit must be 'handed' or 'untrained', not 'global'"):
+        Moon(first_visit="global")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'moon' needs a model that says where its features end"):
         walk(Moon(), DATA, lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), Chain((0,)))

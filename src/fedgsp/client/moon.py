@@ -6,8 +6,16 @@
 z are the flattened features of the trained model, z_g those of the reference (the model that was handed over, or the round's:
 `anchor`), z_p those of the client's model after its last visit, s the cosine. The reference and the last model are frozen and
 in evaluation mode. The paper puts a projection head between features and classifier; here z is what the model's own
-classifier sees. On a client's first visit its last model is the reference, and the term has no gradient. mu = 0 is plain SGD,
-to the bit, and keeps nothing; the term is not in the reported loss.
+classifier sees. mu = 0 is plain SGD, to the bit, and keeps nothing; the term is not in the reported loss.
+
+What a client's last model is on its first visit, the paper does not say (`first_visit`):
+
+    "handed"       the reference, so that the term has no gradient and the first visit is plain SGD (default; FL-bench does so)
+    "untrained"    as in the authors' code (QinbinLi/MOON, main.py, commit 8fcba3c): in round 1 there is no term; who comes for
+                   the first time later is pushed away from initial weights of its own, drawn at random and never trained
+
+With all clients in every round both are the same. "untrained" draws anew what the model draws when it is built; a model given
+as an object is copied, not drawn.
 
 The model must declare its split (`fedgsp.models.split`). To tune: mu over 0.1, 1, 5, 10; tau 0.5. Traffic as FedAvg; two more
 forward passes of the extractor. A client keeps its last extractor (the classifier is not needed for z_p).
@@ -16,7 +24,8 @@ forward passes of the extractor. A client keeps its last extractor (the classifi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import nn
@@ -25,8 +34,12 @@ from torch.nn import functional
 from fedgsp.client.anchor import Anchored
 from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError
+from fedgsp.core.fields import LATER
 from fedgsp.core.tensors import Tensors
 from fedgsp.models.split import FEATURES, Level, Seen, halves_of
+
+VISITED = "visited"
+"""Beside the extractor in what a client keeps, where it matters: whether it was ever trained here."""
 
 
 def contrast(z: torch.Tensor, near: torch.Tensor, far: torch.Tensor, tau: float) -> torch.Tensor:
@@ -42,6 +55,7 @@ class Moon(Anchored):
 
     mu: float = 1.0
     tau: float = 0.5
+    first_visit: Literal["handed", "untrained"] = field(default="handed", metadata=LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +63,8 @@ class Moon(Anchored):
             raise InputError(f"the local rule 'moon': mu must be a number of at least 0, not {self.mu}.")
         if not (math.isfinite(self.tau) and self.tau > 0):
             raise InputError(f"the local rule 'moon': tau must be a positive number, not {self.tau}.")
+        if self.first_visit not in ("handed", "untrained"):
+            raise InputError(f"the local rule 'moon': first_visit must be 'handed' or 'untrained', not '{self.first_visit}'.")
 
     def equip(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
         """Nothing is added; only a model that declares its features will do."""
@@ -57,12 +73,16 @@ class Moon(Anchored):
 
     def keeps(self, model: nn.Module) -> Tensors:
         """The extractor after the last visit; before the first, the one that was handed over."""
-        return {n: t for n, t in model.state_dict().items() if n.startswith(FEATURES)} if self.mu else {}
+        kept = {n: t for n, t in model.state_dict().items() if n.startswith(FEATURES)} if self.mu else {}
+        return {**kept, VISITED: torch.tensor(False)} if kept and self.first_visit == "untrained" else kept
 
     def begin(self, visit: Visit) -> None:
         """Freeze the two extractors."""
         if self.mu:
-            visit.frozen = {"near": self.reference(visit, FEATURES), "far": visit.state}
+            new = VISITED in visit.state and not bool(visit.state[VISITED])
+            last = visit.untrained() if new and visit.round > 1 else visit.state
+            far = {name: tensor.to(visit.device) for name, tensor in last.items() if name.startswith(FEATURES)}
+            visit.frozen = {"near": self.reference(visit, FEATURES), "far": far}
 
     def looks_at(self) -> Level:
         """The features; nothing where the term has no weight."""
@@ -76,4 +96,6 @@ class Moon(Anchored):
     def finish(self, visit: Visit) -> dict[str, float]:
         """Keep this extractor for the next visit."""
         visit.state = self.keeps(visit.model)
+        if VISITED in visit.state:
+            visit.state[VISITED] = torch.tensor(True)
         return super().finish(visit)

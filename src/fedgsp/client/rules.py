@@ -40,7 +40,8 @@ class Visit:
     against, under names of its own (see `SGD.looks_at`), to be put there in `begin`.
     `state` is what the client keeps between visits (see `SGD.keeps`): a rule that has such puts the new one there by the end of
     `finish`. `sent` is what it sends up beside the model, to be put there in `finish` as well. `steps` counts the steps made,
-    `samples` are the client's own, `wire` says what models are on their way.
+    `samples` are the client's own, `wire` says what models are on their way. `untrained` draws initial weights anew, for this
+    client always the same.
     """
 
     model: nn.Module
@@ -63,6 +64,7 @@ class Visit:
     steps: int = 0
     samples: int = 0
     wire: Wire = FULL
+    untrained: Callable[[], Tensors] = dict
     _still: dict[str, nn.Module] = field(default_factory=dict)
 
     def fetch_global(self, prefix: str = "") -> Tensors:

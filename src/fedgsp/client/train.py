@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -40,7 +40,10 @@ METRIC_BYTES = 4
 
 @dataclass
 class Trainer:
-    """Everything a client's turn needs that is the same for all of them: one model, one rule, the data."""
+    """Everything a client's turn needs that is the same for all of them: one model, one rule, the data.
+
+    `fresh` draws initial weights with a seed.
+    """
 
     model: nn.Module
     rule: SGD
@@ -50,6 +53,7 @@ class Trainer:
     seeds: Seeds
     kernel: Kernel = PLAIN
     wire: Wire = FULL
+    fresh: Callable[[int], Tensors] = lambda seed: {}
     fused: FusedNet | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -91,6 +95,7 @@ class Trainer:
         visit = Visit(
             self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
             first, lambda: self._batches(rows, EVAL_ROWS), self.fused, samples=len(rows), wire=self.wire,
+            untrained=lambda: self.fresh(self.seeds.untrained(stop.client)),
         )  # fmt: skip
         bag = Bag() if bag is None else bag
         visit.state = bag.unpack(rule, stop.client, self.model, self.device)

@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     ROUTE = 9
     PERSONAL = 11
     META = 12
+    UNTRAINED = 14
     AUGMENT = 20
     SHARE = 21
     POOL = 22
@@ -70,6 +71,10 @@ class Seeds:
     def personal(self, round_: int, client: int) -> np.random.Generator:
         """What a client draws when it makes a round's model its own before it is evaluated."""
         return generator(self.seed, Purpose.PERSONAL, round_, client)
+
+    def untrained(self, client: int) -> int:
+        """The torch seed of weights that one client draws for itself and never trains."""
+        return int(generator(self.seed, Purpose.UNTRAINED, client).integers(2**63))
 
     def torch(self, round_: int, client: int, visit: int) -> int:
         """What torch is seeded with before a client trains (dropout and the like)."""

@@ -20,6 +20,7 @@ from fedgsp.data.federated import FederatedData
 from fedgsp.engine.job import Job
 from fedgsp.engine.manager import Begin, Finished, GroupManager, Policy, Train, Trained
 from fedgsp.evaluate.forward import SampleScores, score_rows
+from fedgsp.models.catalog import initial_tensors
 
 
 @dataclass
@@ -35,9 +36,9 @@ class Walker:
         """Build the model and bind the data."""
         device = torch.device(job.device)
         model = job.fresh_model().to(device)
-        return cls(
-            Trainer(model, job.rule, job.task, job.data, device, job.seeds, job.kernel, job.wire), job.store, job.at_server
-        )
+        parts = (model, job.rule, job.task, job.data, device, job.seeds, job.kernel, job.wire)
+        trainer = Trainer(*parts, fresh=lambda seed: initial_tensors(job.model, seed, job.equip))
+        return cls(trainer, job.store, job.at_server)
 
     def bag(self, kept: Mapping[int, str]) -> Bag:
         """What a chain will carry beside its model, from the committed states of its clients."""
