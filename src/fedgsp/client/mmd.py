@@ -9,6 +9,12 @@ that declares its split. The floor 1e-4 is a constant, so while the streams hard
 there is no gradient from it. g is in evaluation mode and never gets a gradient; distances are computed from differences, the
 form ||x||^2 + ||y||^2 - 2xy goes negative. lam = 0 is plain SGD, to the bit; the term is not in the reported loss. To tune: lam
 over 0.01, 0.1, 1. Traffic as FedAvg; a third more computing; two models in memory. With batches of 5 the statistic is noisy.
+
+It is also SENSITIVE: the narrowest kernel is 1e-3 wide (s = 1e-6), so while the streams are close, as in the first steps of
+every visit, rounding of the logits is amplified. One unit in their last place changes the term's gradient by some 4e-3 of
+itself where the streams are 1e-4 apart, by 6e-5 at 1e-2 and by less than 1e-6 at 1 (`tests/client/test_mmd.py`). So compiled
+and plain steps, which round differently, may part by more than 1e-5 of the largest change, and so may other machines or
+versions of torch. Where kernel and machine are the same a run repeats to the bit, as ever.
 """
 
 from __future__ import annotations
@@ -43,7 +49,10 @@ def mmd_squared(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class MMD(Anchored):
-    """SGD with `lam` times the discrepancy between the trained model's outputs and the reference's."""
+    """SGD with `lam` times the discrepancy between the trained model's outputs and the reference's.
+
+    Its kernels of 1e-3 width amplify rounding: compiled and plain steps may differ by more than 1e-5 of the largest change.
+    """
 
     lam: float = 0.1
     on: Literal["logits", "features"] = "logits"
