@@ -183,7 +183,8 @@ class Engine(Protocol):
     ) -> Iterator[ChainResult]:
         """Walk the chains in parallel, the clients of each in sequence; results come in any order.
 
-        A result's tensors are only valid until the next one is asked for. A chain in which no client trained yields none. Who
+        A result's tensors are only valid until the next one is asked for (`server.rule.hand` copies them for rules that keep
+        them). A chain in which no client trained yields none. Who
         would be idle goes on with `meanwhile`. An engine whose results are far away may add them up there, by `weighing`;
         others hand on each of them.
         """

@@ -20,6 +20,7 @@ from fedgsp.run.evaluation import Evaluation
 from fedgsp.run.metrics import reaches
 from fedgsp.run.observers import Observer
 from fedgsp.run.setup import Setup
+from fedgsp.server.rule import hand
 
 SOME_IDLE = 0.05
 """The share of idle time from which it pays to put an evaluation off."""
@@ -139,7 +140,7 @@ def train_rounds(
         try:
             for result in engine.run(plan, state, _listener(recorder, observers, tally), None, meanwhile, weighing):
                 with clock.spending("aggregate"):
-                    update.add(result)  # lines 6-10: chains in parallel, clients in sequence
+                    hand(update, result)  # lines 6-10: chains in parallel, clients in sequence
                     tally.add(result)
                 if meanwhile is not None and meanwhile.done:
                     done, waiting, meanwhile = waiting, None, None

@@ -14,11 +14,11 @@ from fedgsp.core.tensors import Tensors
 from fedgsp.server.clustered import Clustered
 from fedgsp.server.hand_on import HandOn
 from fedgsp.server.mean import Mean
-from fedgsp.server.rule import Bench, ServerRule, Update, View
+from fedgsp.server.rule import Bench, ServerRule, Update, View, hand
 
 
 @dataclass(frozen=True)
-class Around:
+class Around(ServerRule):
     """The rule `server`, unchanged: a subclass overrides what it does beside it."""
 
     server: ServerRule = field(default_factory=Mean)
@@ -83,15 +83,17 @@ class Around:
         return replace(self, server=bind(bench)) if callable(bind) else self
 
 
-class AroundUpdate:
+class AroundUpdate(Update):
     """A round of the rule inside; a subclass sees every result and has the last word."""
+
+    borrows = True
 
     def __init__(self, state: ServerState, inside: Update) -> None:
         self.state, self.inside = state, inside
 
     def add(self, result: ChainResult) -> None:
         """As the rule inside."""
-        self.inside.add(result)
+        hand(self.inside, result)
 
     def finish(self) -> ServerState:
         """As the rule inside."""

@@ -45,7 +45,7 @@ from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors
 from fedgsp.core.threads import one_math_thread
 from fedgsp.server.checks import require_positive
-from fedgsp.server.rule import View
+from fedgsp.server.rule import ServerRule, Update, View
 
 Linkage = Literal["single", "complete"]
 CLUSTERS, NORMS, TRAINED = "clusters", "norms", "trained"
@@ -54,7 +54,7 @@ COLUMNS = 8192
 
 
 @dataclass(frozen=True)
-class Clustered:
+class Clustered(ServerRule):
     """Split clusters by the cosine of their clients' updates; one model for each."""
 
     eps1: float = 0.4
@@ -129,8 +129,10 @@ class Clustered:
         return across < math.sqrt((1 - self.gamma) / 2)
 
 
-class ClusteredUpdate:
+class ClusteredUpdate(Update):
     """A round's results, kept whole."""
+
+    borrows = True
 
     def __init__(self, rule: Clustered, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         self._rule, self._state, self._plan, self._planned = rule, state, plan, planned

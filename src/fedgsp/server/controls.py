@@ -58,6 +58,8 @@ class Controls(Around):
 class ControlsUpdate(AroundUpdate):
     """A round's Delta_k, added exactly in any order."""
 
+    borrows = True
+
     def __init__(self, state: ServerState, inside: Update, plan: Plan) -> None:
         super().__init__(state, inside)
         self._c = {name: tensor for name, tensor in state.shared.items() if name.startswith(CONTROL)}

@@ -59,6 +59,7 @@ class ExPUpdate(MeanUpdate):
     """A round's sum, and how far each chain went."""
 
     rule: ExP
+    borrows = True
 
     def __init__(self, rule: ExP, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         super().__init__(rule, state, plan, planned)

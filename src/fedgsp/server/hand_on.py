@@ -33,7 +33,7 @@ from fedgsp.core.state import GLOBAL, ServerState, Yields
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.server.mean import Mean
-from fedgsp.server.rule import View
+from fedgsp.server.rule import Update, View
 
 LIVE = "live"
 """In `extra`: by live model, the samples it has seen since the last averaging and the clients that hold it."""
@@ -81,8 +81,10 @@ class HandOn(Mean):
         return (View(), *(View(name, tuple(facts["clients"])) for name, facts in live.items()))
 
 
-class HandOnUpdate:
+class HandOnUpdate(Update):
     """A round's live models and their running, exact mean."""
+
+    borrows = True
 
     def __init__(self, rule: HandOn, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         self._rule, self._state, self._plan = rule, state, plan

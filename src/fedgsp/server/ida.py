@@ -32,7 +32,7 @@ from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import BLOCK, ExactSum
 from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_positive
-from fedgsp.server.rule import View
+from fedgsp.server.rule import ServerRule, Update, View
 
 Variant = Literal["ida", "ida_fedavg", "ida_intrac", "ida_intrac_fedavg"]
 Center = Literal["mean", "fedavg"]
@@ -40,7 +40,7 @@ CLASSES = "classes"
 
 
 @dataclass(frozen=True)
-class IDA:
+class IDA(ServerRule):
     """Inverse distance aggregation, in its four variants."""
 
     variant: Variant = "ida"
@@ -93,8 +93,10 @@ class IDA:
         return (View(),)
 
 
-class IDAUpdate:
+class IDAUpdate(Update):
     """A round's results, and the running sum of their average."""
+
+    borrows = True
 
     def __init__(self, rule: IDA, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         self._rule, self._state, self._plan = rule, state, plan

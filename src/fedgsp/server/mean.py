@@ -12,11 +12,11 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum, in_own_types
 from fedgsp.core.tensors import Tensors
-from fedgsp.server.rule import View
+from fedgsp.server.rule import ServerRule, Update, View
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(ServerRule):
     """w <- sum_m n_m w_m / sum_m n_m over the chains m of the round.
 
     n_m are the samples the chain really trained (`weights="samples"`, what the authors' code does), or 1 (`"uniform"`, the
@@ -84,8 +84,10 @@ class Weighing:
         to.add(result.tensors, weight, f"chain {result.index} of round {self.round}")
 
 
-class MeanUpdate:
+class MeanUpdate(Update):
     """A round's running, exact sum."""
+
+    borrows = True
 
     def __init__(self, rule: Mean, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         self.rule = rule

@@ -48,6 +48,8 @@ class Nova(Mean):
 class NovaUpdate(MeanUpdate):
     """The plain sum (`self.sum`), and the one by steps."""
 
+    borrows = True
+
     def __init__(self, rule: Nova, state: ServerState, plan: Plan, planned: Sequence[int]) -> None:
         super().__init__(rule, state, plan, planned)
         self._by_steps = self.weighing.sum_like(state.model)

@@ -21,7 +21,7 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors
-from fedgsp.server.rule import View
+from fedgsp.server.rule import ServerRule, Update, View
 
 INITIAL = "initial"
 TABLE, HAS, ROUND = "distill.table", "distill.has", "distill.round"
@@ -29,7 +29,7 @@ SUM, COUNT = "distill.sum", "distill.count"
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(ServerRule):
     """Add up tables; no model is averaged."""
 
     half: ClassVar[str] = "distill"
@@ -74,8 +74,10 @@ class Tables:
         return (View(INITIAL),)
 
 
-class TablesUpdate:
+class TablesUpdate(Update):
     """A round's tables, added exactly in any order."""
+
+    borrows = True
 
     def __init__(self, state: ServerState, plan: Plan) -> None:
         self._state, self._plan = state, plan
