@@ -37,3 +37,27 @@ def digest(tensors: Tensors) -> str:
         sha.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}\n".encode())
         sha.update(tensor_bytes(tensor).data)
     return sha.hexdigest()
+
+
+def misfit(tensors: object, like: Tensors, *, types: bool = True) -> str | None:
+    """Why `tensors` cannot stand in the place of the model `like`, as the rest of a sentence; None if they can."""
+    if not isinstance(tensors, dict):
+        return f"is {type(tensors).__name__}, not a dict of tensors by name"
+    for name, own in like.items():
+        if name not in tensors:
+            return f"has no tensor '{name}', which the model has"
+        tensor = tensors[name]
+        if not isinstance(tensor, torch.Tensor):
+            return f"has {type(tensor).__name__} in place of the tensor '{name}'"
+        if tensor.shape != own.shape:
+            return f"has a tensor '{name}' of shape {tuple(tensor.shape)}, and the model's is of shape {tuple(own.shape)}"
+        if types and tensor.dtype != own.dtype:
+            return f"has a tensor '{name}' of type {_word(tensor)}, and the model's is {_word(own)}"
+        if tensor.is_complex() or tensor.device.type != "cpu":
+            return f"has a tensor '{name}' that is {_word(tensor)} on {tensor.device}; the server's are real numbers on the CPU"
+    odd = sorted(str(name) for name in tensors.keys() - like.keys())
+    return f"has a tensor '{odd[0]}', which the model has not" if odd else None
+
+
+def _word(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

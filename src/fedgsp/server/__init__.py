@@ -3,6 +3,7 @@
 from fedgsp.server.adaptive import Adagrad, Adam, Yogi
 from fedgsp.server.around import Around
 from fedgsp.server.clustered import Clustered
+from fedgsp.server.combine import Combine, Models
 from fedgsp.server.controls import Controls
 from fedgsp.server.dyn import DynMean
 from fedgsp.server.exp import ExP
@@ -23,6 +24,7 @@ __all__ = [
     "Around",
     "Bench",
     "Clustered",
+    "Combine",
     "Controls",
     "DynMean",
     "ExP",
@@ -30,6 +32,7 @@ __all__ = [
     "HandOn",
     "Mean",
     "Meta",
+    "Models",
     "Momentum",
     "Nova",
     "ServerRule",
