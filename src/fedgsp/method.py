@@ -9,6 +9,7 @@ from typing import Any
 from fedgsp.client import SGD
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
+from fedgsp.door import check_part
 from fedgsp.parts import encode, kind_of
 from fedgsp.plan import Planner, WithPool
 from fedgsp.prepare import Preparation
@@ -37,6 +38,12 @@ class Method:
     server: ServerRule
     name: str = "custom"
     preparation: Preparation | None = None
+
+    def __post_init__(self) -> None:
+        for role in ROLES:
+            check_part(role, getattr(self, role))
+        if self.preparation is not None:
+            check_part("preparation", self.preparation)
 
     @property
     def yields(self) -> Yields:

@@ -29,11 +29,15 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class GroupShape:
-    """What is known of groups before they are formed: the smallest and largest size, and how many clients are in one."""
+    """What is known of groups before they are formed: the smallest and largest size, and how many clients are in one.
+
+    Where that depends on the clients' data it is a guess: `about`.
+    """
 
     shortest: int
     longest: int
     grouped: int
+    about: bool = False
 
 
 class Grouper(Protocol):

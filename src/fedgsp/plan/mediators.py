@@ -21,6 +21,7 @@ from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.plan.checks import require_real, require_whole
 from fedgsp.plan.exact import as_written
+from fedgsp.plan.given import checked_fill
 from fedgsp.plan.greedy_kl import GreedyKL
 from fedgsp.plan.groupers import Counts, Random
 from fedgsp.plan.planner import Schedule
@@ -81,7 +82,8 @@ class Mediators:
         """The mediator of each client drawn; those that tell nothing of their data are spread evenly at random."""
         population = profiles.counts.sum(axis=0)
         if profiles.known is None or profiles.known[online].all() or isinstance(self.grouper, Random):
-            return self.grouper.fill(profiles.counts[online], sizes, rng, population=population)
+            labels = self.grouper.fill(profiles.counts[online], sizes, rng, population=population)
+            return checked_fill(self.grouper, labels, sizes)
         known = profiles.known[online]
         given = shares(sizes, int((~known).sum()), rng)
         left = [size - some for size, some in zip(sizes, given, strict=True)]
@@ -89,8 +91,9 @@ class Mediators:
         labels = np.empty(len(online), dtype=np.int64)
         labels[~known] = rng.permutation(np.repeat(np.arange(len(sizes)), given))
         if filled:
-            inner = self.grouper.fill(profiles.counts[online][known], [left[g] for g in filled], rng, population=population)
-            labels[known] = np.asarray(filled)[inner]
+            sizes = [left[g] for g in filled]
+            inner = self.grouper.fill(profiles.counts[online][known], sizes, rng, population=population)
+            labels[known] = np.asarray(filled)[checked_fill(self.grouper, inner, sizes)]
         return labels
 
     def online(self, clients: int) -> int:

@@ -15,6 +15,7 @@ from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.plan.checks import require_choice, require_real
 from fedgsp.plan.exact import as_written
+from fedgsp.plan.given import checked_drawn_in, checked_groups, checked_shape, checked_wanted
 from fedgsp.plan.groupers import Grouper
 from fedgsp.plan.growth import Growth
 from fedgsp.plan.unknown import assigned
@@ -28,7 +29,7 @@ class Schedule:
 
     `wanted` is the growth function's own number of groups and `groups` what is left of it with this many clients; every chain
     has between `shortest` and `longest` clients, `grouped` clients are in some group, `sampled` groups train, and at most
-    `trained` clients, each visited `passes` times.
+    `trained` clients, each visited `passes` times. Where sizes depend on the clients' data these are a guess: `about`.
     """
 
     round: int
@@ -40,6 +41,7 @@ class Schedule:
     sampled: int
     trained: int
     passes: int = 1
+    about: bool = False
 
     @property
     def capped(self) -> bool:
@@ -82,8 +84,8 @@ class Grouped:
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
         """Alg. 1, lines 3-5: regroup, sample groups without replacement, order each chain."""
-        rng = seeds.groups(self.grouper.drawn_in(round_))
-        labels = assigned(self.grouper, profiles, self.growth.groups(round_, len(profiles)), rng)
+        rng = seeds.groups(checked_drawn_in(self.grouper, self.grouper.drawn_in(round_), round_))
+        labels = assigned(self.grouper, profiles, self._groups(round_, len(profiles)), rng)
         as_formed = rng.permutation(len(profiles))
         formed = np.unique(labels[labels >= 0])
 
@@ -103,18 +105,22 @@ class Grouped:
 
     def schedule(self, round_: int, clients: int) -> Schedule:
         """The round's sizes for that many clients, without grouping anybody."""
-        wanted, groups = self.growth.wanted(round_), self.growth.groups(round_, clients)
-        shape, sampled = self.grouper.shape(clients, groups), self.sampled(groups)
+        groups = self._groups(round_, clients)
+        shape, sampled = checked_shape(self.grouper, self.grouper.shape(clients, groups), clients, groups), self.sampled(groups)
         return Schedule(
             round=round_,
-            wanted=groups if wanted is None else wanted,
+            wanted=checked_wanted(self.growth, self.growth.wanted(round_), round_, groups),
             groups=groups,
             shortest=shape.shortest,
             longest=shape.longest,
             grouped=shape.grouped,
             sampled=sampled,
             trained=min(sampled * shape.longest, shape.grouped - (groups - sampled) * shape.shortest),
+            about=shape.about,
         )
+
+    def _groups(self, round_: int, clients: int) -> int:
+        return checked_groups(self.growth, self.growth.groups(round_, clients), round_, clients)
 
 
 def _members(

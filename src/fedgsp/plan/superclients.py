@@ -107,7 +107,7 @@ class Superclients:
         sampled = self._sampled(groups)
         return Schedule(
             round=round_, wanted=groups, groups=groups, shortest=clients - (groups - 1) * longest, longest=longest,
-            grouped=clients, sampled=sampled, trained=min(clients, sampled * longest),
+            grouped=clients, sampled=sampled, trained=min(clients, sampled * longest), about=True,
         )  # fmt: skip
 
     def _sampled(self, groups: int) -> int:

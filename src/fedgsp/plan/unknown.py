@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.profiles import Profiles
+from fedgsp.plan.given import checked_labels
 from fedgsp.plan.groupers import NOBODY, Fixed, Grouper, Random
 
 Labels = NDArray[np.int64]
@@ -20,11 +21,11 @@ def assigned(grouper: Grouper, profiles: Profiles, groups: int, rng: np.random.G
     disturbed: it gives the same groups whether or not clients tell.
     """
     if profiles.known is None or _blind(grouper):
-        return grouper.assign(profiles.counts, groups, rng)
+        return checked_labels(grouper, grouper.assign(profiles.counts, groups, rng), len(profiles), groups)
     labels = np.full(len(profiles), NOBODY, dtype=np.int64)
     known, others = np.flatnonzero(profiles.known), np.flatnonzero(~profiles.known)
     if len(known) >= groups:
-        labels[known] = grouper.assign(profiles.counts[known], groups, rng)
+        labels[known] = checked_labels(grouper, grouper.assign(profiles.counts[known], groups, rng), len(known), groups)
     else:
         others = np.arange(len(profiles))
     labels[others] = dealt(len(others), groups, rng)
