@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from torch import nn
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.where import where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.method import Method
@@ -25,6 +26,7 @@ from fedgsp.run.result import RunResult
 from fedgsp.run.setup import IN_MEMORY
 
 Model = str | Callable[..., nn.Module] | nn.Module
+M = TypeVar("M", Method, Method | None)
 
 
 def train(
@@ -60,7 +62,7 @@ def train(
     `engine` is "local", "ray", or entries of [engine]: {"name": "ray", "address": "auto", "resources": "gpu=0.5"}.
     `fast` is the fast path of local training: where there is one ("auto"), or an error without ("on"), or never ("off").
     """
-    chosen = named(method) if isinstance(method, str) else method
+    chosen = named(method) if isinstance(method, str) else _checked(method)
     changed: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "epochs": epochs}
     changed = {name: value for name, value in changed.items() if value is not None}
     if changed:
@@ -99,7 +101,7 @@ def resume(
     """
     return drive.resume(
         Path(directory), rounds=rounds, workers=workers, engine=None if engine is None else _entries(engine), previous=previous,
-        other_numerics=other_numerics, objects=Objects(data, model, task, method), observers=observers,
+        other_numerics=other_numerics, objects=Objects(data, model, task, _checked(method)), observers=observers,
     )  # fmt: skip
 
 
@@ -117,12 +119,18 @@ def replay(
 
     It is refused where torch, kernel or device are not those of the run; `other_numerics` compares all the same.
     """
-    objects = Objects(data, model, task, method)
+    objects = Objects(data, model, task, _checked(method))
     return replay_run(Path(directory), workers=workers, objects=objects, other_numerics=other_numerics)
 
 
 def _entries(engine: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return {"name": engine} if isinstance(engine, str) else engine
+
+
+def _checked(method: M) -> M:
+    if method is not None and not isinstance(method, Method):
+        raise InputError(f"a method is a name or a fedgsp.Method of parts, not {where_defined(method)}.")
+    return method
 
 
 def _source_of(data: str | FederatedData) -> str:

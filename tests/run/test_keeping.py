@@ -17,9 +17,11 @@ from faulty import die_once
 
 import fedgsp
 from fedgsp.client import Dyn, Visit
+from fedgsp.core.chain import Chain, ChainResult, HopReport
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.method import Method
 from fedgsp.run.directory import latest_checkpoint
+from fedgsp.run.loop import Tally
 from fedgsp.server import DynMean
 
 ROUNDS = 3
@@ -239,5 +241,13 @@ def test_a_client_in_two_chains_of_a_round_is_refused() -> None:
             return self.inside.schedule(round_, clients)
 
     chosen = method()
-    with pytest.raises(RunFailed, match="trains in two chains of one round, so the state it keeps would depend on which"):
+    with pytest.raises(InputError, match=r"Twice \(.*\) put client 0 into two chains of round 1; where clients keep a state"):
         fedgsp.train(replace(chosen, planner=Twice(chosen.planner)), tiny.federation(12), tiny.linear, rounds=1, workers=0)
+
+
+def test_two_chains_that_say_what_one_client_keeps_stop_the_run() -> None:
+    tally, chain = Tally(), Chain((0,))
+    hop = HopReport(0, 0, 0, 1, 1, 0, 0, 0.0, {"loss": 0.0})
+    tally.add(ChainResult(0, chain, {}, (hop,), marks={0: "1-a"}))
+    with pytest.raises(RunFailed, match="trains in two chains of one round, so the state it keeps would depend on which"):
+        tally.add(ChainResult(1, chain, {}, (hop,), marks={0: "1-b"}))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sysconfig
 import traceback
+from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-PACKAGE = str(Path(__file__).parents[1])
-LIBRARIES = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+PACKAGE = str(Path(__file__).parents[1]) + os.sep
+LIBRARIES = tuple(sysconfig.get_paths()[key] + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def ours(part: Any) -> bool:
@@ -38,9 +40,11 @@ def _defined(part: Any) -> Any:
     return part if isinstance(part, type) or inspect.isroutine(part) else type(part)
 
 
+@lru_cache(maxsize=64)
 def _place(thing: Any) -> str | None:
     try:
-        return f"{_short(inspect.getsourcefile(thing) or inspect.getfile(thing))}:{inspect.getsourcelines(thing)[1]}"
+        file = inspect.getsourcefile(thing) or inspect.getfile(thing)
+        return None if file.startswith(LIBRARIES) else f"{_short(file)}:{inspect.getsourcelines(thing)[1]}"
     except (OSError, TypeError):  # no source, as in a notebook's cell or a text that was executed: the first function's line
         found = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
         codes = [function.__code__ for function in found if isinstance(function, FunctionType)]

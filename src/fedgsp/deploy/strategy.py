@@ -35,6 +35,7 @@ from fedgsp.engine.flower.records import Refused
 from fedgsp.engine.manager import Policy
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.run.trial import begun, finished
 from fedgsp.server import evaluated_model
 
 MOST_EXAMPLES = 10_000_000
@@ -61,7 +62,7 @@ class FedGSP:
         start, result = tensors_of(arrays, "the initial arrays"), Result()
         run.wait()
         profiles = run.profiles()
-        state = method.server.init(start, Setting(clients=len(profiles), classes=profiles.counts.shape[1]))
+        state = begun(method.server, start, Setting(clients=len(profiles), classes=profiles.counts.shape[1]))
         for round_ in range(1, self.rounds + 1):
             every = self.settings.profile_every
             if round_ > 1 and every and (round_ - 1) % every == 0:
@@ -155,7 +156,7 @@ class _Run:
                 update.add(ChainResult(happening.index, plan.chains[happening.index], happening.token, happening.hops))
         if not reports or len(reports) < self._settings.quorum * sum(map(len, plan.chains)):
             return None
-        return update.finish(), _averaged(reports)
+        return finished(self._method.server, update, state, plan.round), _averaged(reports)
 
     def evaluated(self, state: ServerState) -> MetricRecord:
         """Metrics of everybody who is there, weighed by their examples."""

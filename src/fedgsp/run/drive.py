@@ -83,11 +83,12 @@ def start(setup: Setup, out: Path | None, observers: Sequence[Observer] = (), ve
             return _drive(setup, [], NoRecord(state, store), None, observers, store, venue)
         if venue is None:
             check_room(setup, out)
+        identity = identity_of(setup)  # refuses parts that cannot be recorded, while nothing is written
         directory = RunDirectory.create(out)
         try:
             directory.write_config(setup.config)
             directory.write_clients(ClientFacts.of(setup).encode())
-            directory.begin(state, identity_of(setup), numerics_of(setup), setup.job.data.clients, None, _started(setup), store)
+            directory.begin(state, identity, numerics_of(setup), setup.job.data.clients, None, _started(setup), store)
             return _drive(setup, [], directory, out, observers, store, venue)
         finally:
             directory.close()

@@ -13,6 +13,7 @@ from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.job import Engine, EngineEvent, HopDone, HopSkipped, NotJudged, planned_samples
 from fedgsp.evaluate import ClientScores
+from fedgsp.run import trial
 from fedgsp.run.attendance import Attendance, Everybody, Present
 from fedgsp.run.clients import score_record
 from fedgsp.run.directory import Recorder
@@ -101,8 +102,8 @@ def train_rounds(
             return None
         clock = _Clock()
         present = attends.gather(r, recorder.event)
-        plan = method.planner.plan(r, present.profiles, seeds)  # lines 3-5: group, sample groups, order the chains
-        plan = method.server.route(state, plan, seeds)  # and name the model that each begins with, where there are several
+        plan = trial.planned(method.planner, r, present.profiles, setup.job)  # lines 3-5: group, sample, order the chains
+        plan = trial.routed(method.server, state, plan, seeds)  # and name the model that each begins with
         clock.lap("plan")
         return present, plan, clock
 
@@ -133,13 +134,14 @@ def train_rounds(
         recorder.event("round", round=r, chains=len(plan.chains), **again)
         _tell(observers, "round_begun", plan)
         samples = planned_samples(plan, present.trained)
-        update, tally = setup.server.start(state, plan, samples), Tally()
-        elsewhere = getattr(update, "elsewhere", None)
-        weighing = elsewhere() if elsewhere is not None else None
+        tally = Tally()
         meanwhile = waiting.evaluation.asked if waiting is not None and waiting.evaluation is not None else None
         try:
+            update = trial.started(setup.server, state, plan, samples)
+            elsewhere = getattr(update, "elsewhere", None)
+            weighing = elsewhere() if elsewhere is not None else None
             for result in engine.run(plan, state, _listener(recorder, observers, tally), None, meanwhile, weighing):
-                with clock.spending("aggregate"):
+                with clock.spending("aggregate"), trial.asking("server rule", setup.server, f"in round {r}"):
                     hand(update, result)  # lines 6-10: chains in parallel, clients in sequence
                     tally.add(result)
                 if meanwhile is not None and meanwhile.done:
@@ -156,7 +158,8 @@ def train_rounds(
             following = planned(r, state)
             continue
         with clock.spending("aggregate"):
-            after = update.finish().keeping({**state.kept, **tally.marks})  # line 11, and what the clients keep from now on
+            after = trial.finished(setup.server, update, state, r)  # line 11
+            after = after.keeping({**state.kept, **tally.marks})  # and what the clients keep from now on
             state = replace(after, trained=state.trained)
         clock.lap("train")
         evaluation = None
@@ -182,7 +185,11 @@ def train_rounds(
         )
         if not may_wait and settled(trained):
             break
-        following = planned(r + 1, state)
+        try:
+            following = planned(r + 1, state)
+        except RunFailed:
+            settled(trained if may_wait else None)  # this round is whole
+            raise
         if may_wait:
             if following is not None and engine.idle_share(following[1]) > SOME_IDLE:
                 waiting = trained

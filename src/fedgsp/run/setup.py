@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from fedgsp.client.batching import Batching
-from fedgsp.client.choice import choose, odd_labels
+from fedgsp.client.choice import choose
 from fedgsp.client.keep import ClientStore
 from fedgsp.client.proof import Trial
 from fedgsp.core.errors import InputError
@@ -21,6 +20,7 @@ from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
 from fedgsp.core.tensors import Tensors
+from fedgsp.core.where import where_defined
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
@@ -29,8 +29,6 @@ from fedgsp.engine.bench import ServerBench
 from fedgsp.engine.ray.settings import RaySettings, parse_resources
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
-from fedgsp.models.operations import in_mode, own_randomness
-from fedgsp.models.split import halves_of
 from fedgsp.prepare import Once, Prepared, warmed_up
 from fedgsp.run.checks import (
     batch_notes,
@@ -42,7 +40,9 @@ from fedgsp.run.checks import (
     live_model_bytes,
 )
 from fedgsp.run.config import RunConfig
+from fedgsp.run.first_batch import check_model, check_task, try_local
 from fedgsp.run.roster import Outline, made_up
+from fedgsp.run.trial import begun, try_planner
 from fedgsp.server import Bench, ServerRule
 
 IN_MEMORY = "memory"
@@ -158,7 +158,8 @@ def prepare(
     parse_resources(config.engine.resources)
     only_elsewhere = config.engine.name == "ray" and config.method.preparation is None  # else something is trained here too
     device = checked_device(config.run.device, only_elsewhere)
-    chosen_task = task or (classification() if federation.classes else regression())
+    chosen_task = (classification() if federation.classes else regression()) if task is None else task
+    check_task(chosen_task)
     spec = resolve(config.model.name if model is None else model, federation.sample_shape, federation.classes)
     method = config.method
     method.check()
@@ -167,6 +168,10 @@ def prepare(
     prepared = Prepared(federation)
     if method.preparation is not None:
         prepared = (once or Once()).prepare(method.preparation, federation, roster, config.data.seed)
+        if not isinstance(prepared, Prepared):
+            raise InputError(
+                f"the preparation {where_defined(method.preparation)} gave {type(prepared).__name__}, not a Prepared."
+            )
     roster = np.concatenate([np.setdiff1d(roster, prepared.set_aside), np.asarray(prepared.at_server, dtype=np.int64)])
     judged = np.setdiff1d(judged, prepared.set_aside)
     seeds = Seeds(config.run.seed)
@@ -174,15 +179,17 @@ def prepare(
     initial = initial_tensors(spec, seeds.init(), job.equip)
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
-    scratch = _check_model(job)
+    scratch = check_model(job)
     trained = frozenset(name for name, parameter in scratch.named_parameters() if parameter.requires_grad)
+    try_planner(method.planner, job, roster, config.run.rounds)
     if prepared.warm_up is not None:
         initial = warmed_up(
             prepared.warm_up, initial, job.fresh_model, method.local, chosen_task, prepared.data, seeds, device
         )  # fmt: skip
     samples = int(prepared.data.train.sizes[roster].sum())
     setting = Setting(len(roster), federation.classes, trained, *_how_clients_train(config, len(roster)), samples)
-    first = replace(method.server.init(initial, setting), trained=trained)
+    first = replace(begun(method.server, initial, setting), trained=trained)
+    try_local(job, initial, first.shared)
     job = _with_kernel(job, config, scratch, first, kernel)
     resolved = replace(config, model=replace(config.model, name=spec.name))
     check_addends(resolved, len(roster))
@@ -209,39 +216,6 @@ def _how_clients_train(config: RunConfig, clients: int) -> tuple[bool, bool]:
     shapes = [config.method.planner.schedule(r, clients) for r in {1, (rounds + 1) // 2, rounds}]
     alone = all(shape.longest == 1 and shape.passes == 1 for shape in shapes)
     return alone, alone and all(shape.trained == clients for shape in shapes)
-
-
-def _check_model(job: Job) -> nn.Module:
-    """One forward pass on one batch, so that a model that does not fit the data is refused before anything starts.
-
-    Returns a model that can be experimented with.
-    """
-    wrong = odd_labels(job.data) if job.task.name == "classification" else None
-    if wrong is not None:
-        raise InputError(f"{wrong}; number the classes from 0 on (from_arrays does).")
-    client = int(np.argmax(job.data.train.sizes))
-    x, y = gather(job.data, job.data.train[client][:2])
-    with torch.random.fork_rng(devices=[]):
-        model = job.fresh_model()
-    with own_randomness(), torch.inference_mode(), in_mode(model, training=False):
-        try:
-            outputs: Any = model(x)
-            losses = job.task.loss(outputs, y)
-        except Exception as error:
-            raise InputError(
-                f"the model '{job.model.name}' does not fit the data (samples of shape {job.data.sample_shape}, "
-                f"{job.data.classes or 'no'} classes): {error}."
-            ) from error
-    if tuple(losses.shape) != (len(y),):
-        raise InputError(f"the task's loss must give one value a sample, shape ({len(y)},), not {tuple(losses.shape)}.")
-    if job.task.name == "classification" and tuple(outputs.shape) != (len(y), job.data.classes):
-        raise InputError(
-            f"the model '{job.model.name}' gives outputs of shape {tuple(outputs.shape[1:])} a sample; "
-            f"the data has {job.data.classes} classes."
-        )
-    if job.rule.looks_at() == "features" and not isinstance(getattr(model, "between", None), nn.Module):
-        halves_of(model, x[:1], f"the local rule {type(job.rule).__name__}")
-    return model
 
 
 def _with_kernel(job: Job, config: RunConfig, scratch: nn.Module, first: ServerState, recorded: str | None) -> Job:
