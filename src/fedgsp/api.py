@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from torch import nn
 
@@ -26,7 +26,6 @@ from fedgsp.run.result import RunResult
 from fedgsp.run.setup import IN_MEMORY
 
 Model = str | Callable[..., nn.Module] | nn.Module
-M = TypeVar("M", Method, Method | None)
 
 
 def train(
@@ -62,7 +61,8 @@ def train(
     `engine` is "local", "ray", or entries of [engine]: {"name": "ray", "address": "auto", "resources": "gpu=0.5"}.
     `fast` is the fast path of local training: where there is one ("auto"), or an error without ("on"), or never ("off").
     """
-    chosen = named(method) if isinstance(method, str) else _checked(method)
+    chosen = named(method) if isinstance(method, str) else method
+    _require_method(chosen)
     changed: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "epochs": epochs}
     changed = {name: value for name, value in changed.items() if value is not None}
     if changed:
@@ -99,9 +99,11 @@ def resume(
     Objects that were given in Python (data, model, task, a method of your own) must be given again. It may go on elsewhere than
     it was begun: `engine` as for `train`.
     """
+    if method is not None:
+        _require_method(method)
     return drive.resume(
         Path(directory), rounds=rounds, workers=workers, engine=None if engine is None else _entries(engine), previous=previous,
-        other_numerics=other_numerics, objects=Objects(data, model, task, _checked(method)), observers=observers,
+        other_numerics=other_numerics, objects=Objects(data, model, task, method), observers=observers,
     )  # fmt: skip
 
 
@@ -119,7 +121,9 @@ def replay(
 
     It is refused where torch, kernel or device are not those of the run; `other_numerics` compares all the same.
     """
-    objects = Objects(data, model, task, _checked(method))
+    if method is not None:
+        _require_method(method)
+    objects = Objects(data, model, task, method)
     return replay_run(Path(directory), workers=workers, objects=objects, other_numerics=other_numerics)
 
 
@@ -127,10 +131,9 @@ def _entries(engine: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return {"name": engine} if isinstance(engine, str) else engine
 
 
-def _checked(method: M) -> M:
-    if method is not None and not isinstance(method, Method):
+def _require_method(method: object) -> None:
+    if not isinstance(method, Method):
         raise InputError(f"a method is a name or a fedgsp.Method of parts, not {where_defined(method)}.")
-    return method
 
 
 def _source_of(data: str | FederatedData) -> str:

@@ -57,10 +57,6 @@ def check_part(role: str, part: Any) -> None:
     missing = [name for name in form.members if not callable(getattr(part, name, None))]
     if missing:
         raise InputError(f"the {form.word} {named} has no method '{missing[0]}'; {form.base}.")
-    if role == "server":
-        _check_words(part, named)
-    if role in ("server", "local"):
-        _check_metrics(form.word, part, named, "wants" if role == "server" else "reports")
     for name, inside in _inside(part):
         inner = "filler" if isinstance(part, Mediators) and name == "grouper" else ROLES.get(name)
         if inner is not None and (ours(part) or not isinstance(inside, PLAIN)):
@@ -69,6 +65,10 @@ def check_part(role: str, part: Any) -> None:
             raise InputError(
                 f"{named}: {name} is the class {where_defined(inside)} itself; make one of it: {name}={inside.__name__}(...)."
             )
+    if role == "server":
+        _check_words(part, named)
+    if role in ("server", "local"):
+        _check_metrics(form.word, part, named, "wants" if role == "server" else "reports")
 
 
 def parts_of(part: Any) -> Iterator[Any]:

@@ -7,6 +7,7 @@ a part sits in (`growth`, `grouper`, `local`, ...) says which kinds fit there. A
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -16,6 +17,7 @@ from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Mo
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.fields import UNSAID
 from fedgsp.core.imports import import_named
+from fedgsp.core.where import where_defined
 from fedgsp.plan import (
     ICG,
     Balanced,
@@ -142,6 +144,13 @@ def encode(part: Any, *, complete: bool = False) -> dict[str, Any]:
         plain = (
             encode(value, complete=complete) if is_dataclass(value) else checked(value, hints.get(field.name, Any), field.name)
         )
+        try:
+            json.dumps(plain)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the part {where_defined(part)}: its parameter '{field.name}' is {type(value).__name__}, which no config file "
+                f"can spell; use numbers, texts, lists of these, or another part."
+            ) from None
         table[field.name] = plain
     return table
 

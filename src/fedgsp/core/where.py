@@ -30,10 +30,13 @@ def where_defined(part: Any) -> str:
 
 def where_raised(error: BaseException) -> str | None:
     """The innermost line of the user's own code that an exception went through: `rules.py:20`."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith((PACKAGE, "<frozen", *LIBRARIES)):
-            return f"{_short(frame.filename)}:{frame.lineno}"
-    return None
+    frames = [
+        frame
+        for frame in reversed(traceback.extract_tb(error.__traceback__))
+        if not frame.filename.startswith((PACKAGE, "<frozen", *LIBRARIES))
+    ]
+    frames.sort(key=lambda frame: frame.filename == "<string>")  # what dataclasses generate is called so too
+    return f"{_short(frames[0].filename)}:{frames[0].lineno}" if frames else None
 
 
 def _defined(part: Any) -> Any:

@@ -168,7 +168,7 @@ class _Visited:
         if differentiable and not value.requires_grad:
             self._refuse(
                 hook,
-                f"{which}without a gradient",
+                f"{which or 'something '}without a gradient",
                 "one that leads to the model's parameters; leave out detach, item and no_grad",
             )
 

@@ -135,7 +135,8 @@ def state_misfit(state: ServerState, like: Tensors) -> str | None:
             return f"a state whose {kind} are {_word(group)}, not a dict"
         for name, members in group.items():
             if not isinstance(members, dict) or not all(isinstance(t, torch.Tensor) for t in members.values()):
-                return f"a state whose {kind} {name!r}".rstrip(" '") + " are not a dict of tensors by name"
+                which = f"{kind} {name!r}" if name else kind
+                return f"a state whose {which} are not a dict of tensors by name"
     odd = [name for name in (*state.models, *state.slots) if not isinstance(name, str) or "|" in name]
     if odd:
         return f"a state with the name {odd[0]!r}; names of models and slots are texts without '|'"

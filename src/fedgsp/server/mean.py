@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from fedgsp.core.chain import ChainResult, Plan
-from fedgsp.core.errors import InputError
+from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum, in_own_types
 from fedgsp.core.tensors import Tensors
+from fedgsp.core.where import where_defined
 from fedgsp.server.rule import ServerRule, Update, View
 
 
@@ -110,4 +111,9 @@ class MeanUpdate(Update):
 
     def finish(self) -> ServerState:
         """The rule's step from the mean."""
-        return replace(self.rule.step(self.state, self.sum.mean64()), round=self.round)
+        after: object = self.rule.step(self.state, self.sum.mean64())
+        if not isinstance(after, ServerState):
+            raise RunFailed(
+                f"the server rule {where_defined(self.rule)}: 'step' gave {type(after).__name__}, not a ServerState."
+            )
+        return replace(after, round=self.round)
