@@ -244,7 +244,10 @@ class TestOfTheUsersOwn:
                 {"kind": "myparts:Yours"},
                 "method.here: cannot import 'myparts:Yours': module 'myparts' has no attribute",
             ),
-            ({"kind": "badparts:Mine"}, "method.here: cannot import 'badparts:Mine': division by zero."),
+            (
+                {"kind": "badparts:Mine"},
+                "method.here: cannot import 'badparts:Mine': ZeroDivisionError: division by zero (badparts.py:1, in <module>).",
+            ),
             ({"kind": ":Mine"}, "method.here: cannot import ':Mine': "),
             ({"kind": "myparts:Plain"}, "method.here: 'myparts:Plain' is not a dataclass, so its parameters cannot be read."),
             ({"kind": "myparts:function"}, "method.here: 'myparts:function' is not a dataclass"),

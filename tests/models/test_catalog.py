@@ -102,10 +102,14 @@ class TestRefused:
             ("mymodels:net", "cannot import the model 'mymodels:net': module 'mymodels' has no attribute 'net'."),
             (":net", "cannot import the model ':net': "),
             (".mymodels:net", "cannot import the model '.mymodels:net': "),
-            ("failing:net", "cannot import the model 'failing:net': oops."),
+            ("failing:net", "cannot import the model 'failing:net': NameError: oops (failing.py:1, in <module>)."),
             ("mymodels:number", "the model 'mymodels:number' is not callable."),
             ("mymodels:wrong", "the model 'mymodels:wrong' returned str, not an nn.Module."),
-            ("mymodels:broken", "the model 'mymodels:broken' cannot be built for this data: it does not like the shape."),
+            (
+                "mymodels:broken",
+                "the model 'mymodels:broken' cannot be built for this data: RuntimeError: it does not like the shape "
+                "(mymodels.py:17, in broken).",
+            ),
         ],
     )
     def test_bad_ones_of_the_users_own(self, mymodels: str, name: str, told: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
 
@@ -12,12 +13,17 @@ import typer
 from fedgsp.core.errors import FedgspError, Terminated
 from fedgsp.core.version import __version__
 
+DEBUG = "--debug"
+
 
 def _on_terminate(_: int, __: FrameType | None) -> None:
     raise Terminated
 
 
-def _root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error too; may stand anywhere on the line."),
+) -> None:
     if version:
         typer.echo(f"fedgsp {__version__}")
         raise typer.Exit
@@ -43,13 +49,17 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Run the command line."""
     app = build_app()
+    debug, words = DEBUG in sys.argv, [word for word in sys.argv[1:] if word != DEBUG]
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # models and parts of the user's own are usually in the folder they stand in
+        sys.path.append(str(Path.cwd()))  # models and parts of the user's own are usually there; last, to shadow nothing
     signal.signal(signal.SIGTERM, _on_terminate)
     try:
-        code = app(standalone_mode=False)
+        code = app(words, standalone_mode=False)
     except FedgspError as error:
-        typer.echo(f"fedgsp: {error}", err=True)
+        if debug:
+            traceback.print_exception(error)
+        hint = " Add --debug to see the traceback." if error.traced and not debug else ""
+        typer.echo(f"fedgsp: {error}{hint}", err=True)
         code = error.exit_code
     except Terminated:
         code = 128 + signal.SIGTERM

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 
 class FedgspError(Exception):
-    """An expected failure; its text is a whole sentence for a person, shown without a traceback."""
+    """An expected failure; its text is a whole sentence for a person, shown without a traceback.
+
+    `traced` ones came out of somebody's code: the `__cause__` has its traceback (`core.blame`).
+    """
 
     exit_code = 1
+    traced = False
+
+    def with_trace(self, traced: bool = True) -> Self:
+        """The same, with a traceback that is worth reading."""
+        self.traced = traced
+        return self
 
     def __str__(self) -> str:
         """One line, whatever names from files it quotes: no line breaks, no terminal control sequences."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from fedgsp.core.blame import refusal
 from fedgsp.core.errors import InputError
 
 
@@ -16,5 +17,5 @@ def import_named(text: str, what: str) -> Any:
         for name in attribute.split("."):
             found = getattr(found, name)
     except Exception as error:  # the user's module may fail in any way
-        raise InputError(f"{what} '{text}': {error}.") from error
+        raise refusal(InputError, f"{what} '{text}'", error) from error
     return found

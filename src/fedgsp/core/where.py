@@ -1,11 +1,10 @@
-"""Where a part of the user's own is written, and where it failed: so that a sentence leads to the line."""
+"""Where a part of the user's own is written, so that a sentence leads to the line; `blame` says where it failed."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import sysconfig
-import traceback
 from functools import lru_cache
 from pathlib import Path
 from types import FunctionType
@@ -26,17 +25,6 @@ def where_defined(part: Any) -> str:
     name = getattr(thing, "__qualname__", type(thing).__name__).rpartition("<locals>.")[2]
     place = None if ours(part) else _place(thing)
     return f"{name} ({place})" if place else name
-
-
-def where_raised(error: BaseException) -> str | None:
-    """The innermost line of the user's own code that an exception went through: `rules.py:20`."""
-    frames = [
-        frame
-        for frame in reversed(traceback.extract_tb(error.__traceback__))
-        if not frame.filename.startswith((PACKAGE, "<frozen", *LIBRARIES))
-    ]
-    frames.sort(key=lambda frame: frame.filename == "<string>")  # what dataclasses generate is called so too
-    return f"{_short(frames[0].filename)}:{frames[0].lineno}" if frames else None
 
 
 def _defined(part: Any) -> Any:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.errors import RunFailed
 from fedgsp.engine.job import Span
 from fedgsp.engine.share import Region
-from fedgsp.engine.worker import Broke, Hopped, Ready, Scored, ScoreTask, Training, Walked, WalkTask
+from fedgsp.engine.worker import NO_START, Broke, Hopped, Ready, Scored, ScoreTask, Training, Walked, WalkTask
 
 MOST_ATTEMPTS = 3
 
@@ -100,8 +101,9 @@ class Crew:
                 member.ready = True
             elif isinstance(message, Training):
                 member.client = message.client
-            elif isinstance(message, Broke) and message.index < 0:
-                raise RunFailed(f"a worker could not start: {message.error}.")
+            elif isinstance(message, Broke) and message.index == NO_START:
+                said = f"a worker could not start: {message.error}."
+                raise RunFailed(said).with_trace() from RemoteTraceback(message.trace)
             else:
                 if isinstance(message, (Walked, Scored)):
                     self.peaks[f"worker {self.members.index(member)}"] = message.peak_memory

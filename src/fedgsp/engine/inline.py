@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from fedgsp.core.blame import described
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import FedgspError, RunFailed
 from fedgsp.core.state import ServerState
@@ -53,7 +54,7 @@ class InlineEngine:
                 raise
             except Exception as error:
                 name = self._job.data.clients[at[0]]
-                raise RunFailed(f"client '{name}' failed in round {plan.round}: {type(error).__name__}: {error}.") from error
+                raise RunFailed(f"client '{name}' failed in round {plan.round}: {described(error)}.").with_trace() from error
             self._note("train", f"round {plan.round}, chain {index}", began)
             if hops:
                 yield ChainResult(index, chain, {name: t.cpu() for name, t in tensors.items()}, hops, bag.sent, bag.marks)
@@ -62,11 +63,16 @@ class InlineEngine:
         """See `Engine.ask`: here nobody is idle, so it is done at once."""
         whose = [None] * len(wanted) if owners is None else owners
         began = time.perf_counter()
-        with OneThread():
-            found = [
-                self._walker.score(*state.evaluated(name), rows, owner, state.round, self._walker.bag(state.kept))
-                for (name, rows), owner in zip(wanted, whose, strict=True)
-            ]
+        try:
+            with OneThread():
+                found = [
+                    self._walker.score(*state.evaluated(name), rows, owner, state.round, self._walker.bag(state.kept))
+                    for (name, rows), owner in zip(wanted, whose, strict=True)
+                ]
+        except FedgspError:
+            raise
+        except Exception as error:
+            raise RunFailed(f"evaluation failed in round {state.round}: {described(error)}.").with_trace() from error
         self._note("evaluate", f"round {state.round}", began)
         return Scored(found)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fedgsp.client.keep import sums_like
+from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState, beside
@@ -165,7 +166,7 @@ class _Round:
                         yield from self._arrived(member, done, alone=len(message.chains) == 1)
                 elif isinstance(message, Broke) and self._is_walk(message.index):
                     if message.expected is not None:
-                        raise message.expected
+                        raise message.expected from RemoteTraceback(message.trace)
                     self._again(message.index, message.client, message.error, message.trace)
                 elif isinstance(message, Died) and isinstance(message.task, WalkTask):
                     self._lost(message)
@@ -215,7 +216,8 @@ class _Round:
         self._listener(WorkerLost(self._plan.round, index, client, cause, trace))
         if self._attempts[index] >= (MOST_ATTEMPTS if trace is None else 2):  # an exception will most likely repeat itself
             name = self._pool._job.data.clients[client] if client is not None else f"(start of chain {index})"
-            raise RunFailed(f"client '{name}' failed {self._attempts[index]} times in round {self._plan.round}: {cause}.")
+            said = f"client '{name}' failed {self._attempts[index]} times in round {self._plan.round}: {cause}."
+            raise RunFailed(said).with_trace(trace is not None) from (RemoteTraceback(trace) if trace else None)
         self._pending.appendleft((index,))
 
 
@@ -225,7 +227,7 @@ class _Asked:
     missing: tuple[NotJudged, ...] = ()
 
     def __init__(self, pool: PoolEngine, state: ServerState, wanted: Wanted, owners: Sequence[int | None]) -> None:
-        self._pool, self._count = pool, len(wanted)
+        self._pool, self._count, self._round = pool, len(wanted), state.round
         self._tasks: list[ScoreTask] = []
         self._which: list[int] = []
         self._found: dict[int, SampleScores] = {}
@@ -260,11 +262,12 @@ class _Asked:
         if isinstance(message, Scored):
             self._found[-2 - message.index] = message.scores
         elif isinstance(message, Broke) and self.owns(message.index):  # else a chain of a round that has failed already
-            raise message.expected or RunFailed(f"evaluation failed: {message.error}.")
+            failed = RunFailed(f"evaluation failed in round {self._round}: {message.error}.").with_trace()
+            raise message.expected or failed from RemoteTraceback(message.trace)
         elif isinstance(message, Died) and isinstance(message.task, ScoreTask):
             self._deaths += 1
             if self._deaths >= MOST_ATTEMPTS:
-                raise RunFailed(f"evaluation failed {self._deaths} times: {message.cause}.")
+                raise RunFailed(f"evaluation failed {self._deaths} times in round {self._round}: {message.cause}.")
             self._pending.appendleft(-2 - message.task.index)
 
     def result(self) -> list[SampleScores]:

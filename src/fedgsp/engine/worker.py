@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import traceback
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedgsp.core.blame import described, trace_of
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.errors import FedgspError
 from fedgsp.engine.share import Layout, Region, lay_out, open_data
@@ -74,6 +74,10 @@ class ScoreTask:
         return f"round {self.round}, {len(self.rows)} samples"
 
 
+NO_START = -1
+"""The task number of a worker that could not be set up; scores have smaller ones, chains larger ones."""
+
+
 @dataclass(frozen=True)
 class Ready:
     """The worker is set up."""
@@ -125,7 +129,10 @@ class Scored:
 
 @dataclass(frozen=True)
 class Broke:
-    """An exception came out of a task; `expected` is it where it is one of ours, with a sentence for the user."""
+    """An exception came out of a task, or of the start (`index` NO_START): what it was and where, and its traceback.
+
+    `expected` is it where it is one of ours, with a sentence for the user.
+    """
 
     index: int
     client: int | None
@@ -144,7 +151,7 @@ def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outb
         job, recipe = cloudpickle.loads(connection.recv_bytes())
         walker = Walker.of(replace(job, data=open_data(recipe)))
     except Exception as error:
-        connection.send(Broke(-1, None, f"{type(error).__name__}: {error}", None, traceback.format_exc()))
+        connection.send(broke(NO_START, None, error))
         return
     connection.send(Ready())
     board, show, outbox = Region(board_fd), Region(show_fd), Region(outbox_fd)
@@ -200,8 +207,8 @@ def _walk(task: WalkTask, walker: Walker, board: Region, outbox: Region, connect
 
 def broke(index: int, client: int | None, error: Exception) -> Broke:
     """What is said of an exception that came out of a task."""
-    expected = error if isinstance(error, FedgspError) else None
-    return Broke(index, client, f"{type(error).__name__}: {error}", expected, traceback.format_exc())
+    ours = isinstance(error, FedgspError) and type(error).__module__.startswith("fedgsp.")  # others' may not travel
+    return Broke(index, client, described(error), error if isinstance(error, FedgspError) and ours else None, trace_of(error))
 
 
 def _die_with_parent(lifeline_fd: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedgsp.core.blame import refusal
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.imports import import_named
 from fedgsp.core.tensors import Tensors, clone
@@ -52,7 +53,7 @@ def resolve(model: str | Callable[..., nn.Module] | nn.Module, shape: tuple[int,
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"the model '{name}' cannot be built for this data: {error}.") from error
+        raise refusal(InputError, f"the model '{name}' cannot be built for this data", error) from error
     return ModelSpec(name, build)
 
 

@@ -31,6 +31,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from fedgsp.core.blame import refusal
 from fedgsp.core.errors import InputError
 from fedgsp.models.operations import Recorded, hooks_of, in_mode, own_randomness
 
@@ -124,7 +125,7 @@ def _check_forward(model: nn.Module, halves: Split, example: torch.Tensor, who: 
                     for name, buffer in model.named_buffers():
                         buffer.copy_(kept[name])
         except Exception as error:
-            raise InputError(f"{who} cannot use the halves of {type(model).__name__} on this data: {error}.") from error
+            raise refusal(InputError, f"{who} cannot use the halves of {type(model).__name__} on this data", error) from error
         if not recorded[0].same_as(recorded[1]):
             raise InputError(
                 f"{who} needs a model with model(x) = classifier(features(x)); {type(model).__name__} does something else in "

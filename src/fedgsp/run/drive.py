@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from fedgsp.client.keep import ClientStore
-from fedgsp.core.errors import InputError, Paused, RunFailed, Terminated
+from fedgsp.core.blame import blamed, cause_of, described, trace_of
+from fedgsp.core.errors import FedgspError, InputError, Paused, RunFailed, Terminated
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
 from fedgsp.data import FederatedData
@@ -31,7 +32,7 @@ from fedgsp.run.files import CannotWrite, read_lines
 from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.metrics import Figures, figures, reaches
-from fedgsp.run.observers import Observer
+from fedgsp.run.observers import Observer, tell
 from fedgsp.run.result import RunResult, outcome
 from fedgsp.run.setup import Setup, prepare
 from fedgsp.run.versions import versions
@@ -187,11 +188,13 @@ def _drive(
     began = time.perf_counter()
     engine: Engine | None = None
     peaks: dict[str, int] = {}
+    over = False
 
-    def ending(status: str, cause: str | None = None) -> RunResult:
+    def ending(status: str, cause: str | None = None, error: BaseException | None = None) -> RunResult:
         result = _result(status, setup, recorder.committed, journal, out, time.perf_counter() - began, peaks, cause)
         recorder.result(outcome(setup.server, recorder.committed), result.facts)
-        recorder.event(status, at=time.time(), round=recorder.committed.round, cause=cause)
+        trace: dict[str, Any] = {} if error is None else {"trace": trace_of(error)}
+        recorder.event(status, at=time.time(), round=recorder.committed.round, cause=cause, **trace)
         return result
 
     try:
@@ -199,11 +202,12 @@ def _drive(
         if recorder.committed.round < setup.config.run.rounds and not _stopped_at_target(setup, journal):
             engine = setup.engine(store) if venue is None else venue.engine(setup)
             attendance = None if venue is None else venue.attendance
-            train_rounds(setup, engine, recorder.committed, journal, recorder, observers, attendance)
+            with blamed("the run"):
+                train_rounds(setup, engine, recorder.committed, journal, recorder, observers, attendance)
             peaks = engine.peak_memory()
         result = ending("target" if _stopped_at_target(setup, journal) else "finished")
-        for observer in observers:
-            observer.ended(result)
+        over = True
+        tell(observers, "ended", result)
         return result
     except (KeyboardInterrupt, Terminated):
         with suppress(RunFailed):  # what stopped the run matters more than that its ending could not be written
@@ -213,19 +217,25 @@ def _drive(
         raise
     except Paused as error:
         result = ending("paused", str(error))
-        for observer in observers:
-            observer.ended(result)
+        tell(observers, "ended", result)
         return result
     except RunFailed as error:
+        if over:  # only an observer failed: the run itself came to its end
+            raise
         with suppress(RunFailed):
-            ending("failed", str(error))
-        kept = f" The model of round {recorder.committed.round} is kept in {out}." if out else ""
-        raise type(error)(f"{error}{kept}") from error
+            ending("failed", str(error), cause_of(error))
+        trace = f", the traceback in {out / 'events.jsonl'}" if out and error.traced else ""
+        kept = f" The model of round {recorder.committed.round} is kept in {out}{trace}." if out else ""
+        raise type(error)(f"{error}{kept}").with_trace(error.traced) from error.__cause__ or error
+    except Exception as error:  # a bug of ours: raised as it is, and written down
+        if not over and not isinstance(error, FedgspError):
+            with suppress(RunFailed):
+                ending("failed", described(error), error)
+        raise
     finally:
         if engine is not None:
             engine.close()
-        for observer in observers:
-            observer.closed()
+        tell(observers, "closed")
 
 
 def _result(
@@ -263,8 +273,7 @@ def _summary(setup: Setup, journal: list[dict[str, Any]]) -> Figures:
 
 def announce(observers: Sequence[Observer], setup: Setup, journal: Sequence[dict[str, Any]] = ()) -> None:
     """Tell every observer that the run begins."""
-    for observer in observers:
-        observer.started(setup, list(journal))
+    tell(observers, "started", setup, list(journal))
 
 
 def _stopped_at_target(setup: Setup, journal: list[dict[str, Any]]) -> bool:

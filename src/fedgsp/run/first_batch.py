@@ -11,6 +11,7 @@ from torch import nn
 
 from fedgsp.client import SGD, Pull, Visit, trained
 from fedgsp.client.choice import odd_labels
+from fedgsp.core.blame import refusal
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone, misfit
 from fedgsp.core.where import ours, where_defined
@@ -57,10 +58,8 @@ def check_model(job: Job) -> nn.Module:
             if isinstance(outputs, torch.Tensor):
                 losses: Any = job.task.loss(outputs, y)
         except Exception as error:
-            raise InputError(
-                f"{who} does not fit the data (samples of shape {job.data.sample_shape}, "
-                f"{job.data.classes or 'no'} classes): {error}."
-            ) from error
+            shapes = f"samples of shape {job.data.sample_shape}, {job.data.classes or 'no'} classes"
+            raise refusal(InputError, f"{who} does not fit the data ({shapes})", error) from error
         if not isinstance(outputs, torch.Tensor):
             raise InputError(
                 f"{who} gives {type(outputs).__name__}, and not a tensor of outputs; pick the tensor in 'forward'."
@@ -197,7 +196,7 @@ def _check_metrics(task: Task, outputs: torch.Tensor, y: torch.Tensor) -> None:
         try:
             found: Any = metric(outputs, y)
         except Exception as error:
-            raise InputError(f"{who} failed on the first batch: {type(error).__name__}: {error}.") from error
+            raise refusal(InputError, f"{who} failed on the first batch", error) from error
         if not isinstance(found, torch.Tensor) or tuple(found.shape) != (len(y),):
             raise InputError(f"{who} must give one value a sample, shape ({len(y)},), not {_shape(found)}.")
 

@@ -19,7 +19,7 @@ from fedgsp.run.clients import score_record
 from fedgsp.run.directory import Recorder
 from fedgsp.run.evaluation import Evaluation
 from fedgsp.run.metrics import reaches
-from fedgsp.run.observers import Observer
+from fedgsp.run.observers import Observer, tell
 from fedgsp.run.setup import Setup
 from fedgsp.server.rule import hand
 
@@ -119,8 +119,8 @@ def train_rounds(
         each = score_record(trained.plan.round, scores, setup.job.task.score, clients) if scores is not None else None
         recorder.commit(trained.state, trained.plan, entry, each)
         journal.append(entry)
-        _tell(observers, "worked", entry, engine.spans())
-        _tell(observers, "round_done", entry)
+        tell(observers, "worked", entry, engine.spans())
+        tell(observers, "round_done", entry)
         return options.stop_at_target and reaches(entry, options.target_accuracy, setup.job.task.score)
 
     waiting: _Trained | None = None
@@ -132,7 +132,7 @@ def train_rounds(
         if not attends.steady:  # a deployment is watched from other processes, which see the plan only when the round is done
             again["hops"] = [len(chain) for chain in plan.chains]
         recorder.event("round", round=r, chains=len(plan.chains), **again)
-        _tell(observers, "round_begun", plan)
+        tell(observers, "round_begun", plan)
         samples = planned_samples(plan, present.trained)
         tally = Tally()
         meanwhile = waiting.evaluation.asked if waiting is not None and waiting.evaluation is not None else None
@@ -164,7 +164,7 @@ def train_rounds(
         clock.lap("train")
         evaluation = None
         if r % options.eval_every == 0 or r == options.rounds:
-            _tell(observers, "evaluating", r)
+            tell(observers, "evaluating", r)
             evaluation = Evaluation(
                 engine,
                 setup.server,
@@ -274,14 +274,9 @@ def _listener(recorder: Recorder, observers: Sequence[Observer], tally: Tally) -
             recorder.event(
                 "lost", round=event.round, chain=event.chain, client=event.client, cause=event.cause, trace=event.trace
             )  # fmt: skip
-        _tell(observers, "event", event)
+        tell(observers, "event", event)
 
     return listen
-
-
-def _tell(observers: Sequence[Observer], hook: str, *arguments: Any) -> None:
-    for observer in observers:
-        getattr(observer, hook)(*arguments)
 
 
 class _Clock:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.core.blame import blamed
 from fedgsp.core.chain import Plan
 from fedgsp.engine.job import EngineEvent, Span
 
@@ -38,3 +40,10 @@ class Observer:
 
     def closed(self) -> None:
         """Whatever happened, this is the last call: give back what was taken."""
+
+
+def tell(observers: Sequence[Observer], hook: str, *arguments: Any) -> None:
+    """Call a hook of every observer; one that fails is named with its place."""
+    for observer in observers:
+        with blamed(f"the observer {type(observer).__name__} (its '{hook}')"):
+            getattr(observer, hook)(*arguments)

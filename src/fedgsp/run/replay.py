@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgsp.client.keep import ClientStore
+from fedgsp.core.blame import blamed
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import ServerState
 from fedgsp.core.tensors import digest
@@ -74,7 +75,8 @@ def replay(
         try:
             announce(observers, setup)
             record = NoRecord(setup.first, store)
-            last = train_rounds(setup, engine, setup.first, [], record, [check, *observers], stage.attendance)
+            with blamed("the replay"):
+                last = train_rounds(setup, engine, setup.first, [], record, [check, *observers], stage.attendance)
         except _Differs as found_difference:
             return Replay(found_difference.round - 1, str(found_difference))
         finally:

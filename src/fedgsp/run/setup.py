@@ -15,6 +15,7 @@ from fedgsp.client.batching import Batching
 from fedgsp.client.choice import choose
 from fedgsp.client.keep import ClientStore
 from fedgsp.client.proof import Trial
+from fedgsp.core.blame import blamed
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
@@ -128,6 +129,7 @@ class Setup:
         return RaySettings(told.address, parse_resources(told.resources), workers, told.data)
 
 
+@blamed("setting the run up", InputError)
 def prepare(
     config: RunConfig,
     *,

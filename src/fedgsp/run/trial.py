@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from fedgsp.client import SGD
+from fedgsp.core.blame import described, is_theirs
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.errors import FedgspError, InputError, RunFailed
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
 from fedgsp.core.tensors import Tensors, misfit
-from fedgsp.core.where import where_raised
 from fedgsp.door import full_name, theirs
 from fedgsp.engine import Job
 from fedgsp.plan import Planner, Schedule
@@ -40,11 +40,9 @@ def asking(what: str, part: Any, when: str, failure: type[FedgspError] = RunFail
     except (FedgspError, MemoryError):
         raise
     except Exception as error:
-        if not theirs(part):
+        if not theirs(part) and not is_theirs(error):
             raise
-        place = where_raised(error)
-        at = f" at {place}" if place else ""
-        raise failure(f"the {what} {full_name(part)} failed {when}{at}: {type(error).__name__}: {error}.") from error
+        raise failure(f"the {what} {full_name(part)} failed {when}: {described(error)}.").with_trace() from error
 
 
 def try_planner(planner: Planner, job: Job, roster: NDArray[np.int64], rounds: int) -> None:

@@ -148,3 +148,53 @@ def test_a_bug_of_ours_tells_the_server_no_more_than_its_kind(site: Path, monkey
     told = hello(site)
     assert told["refused"] == "it failed: ValueError"
     assert "4711" not in json.dumps(told)
+
+
+RULES = """from dataclasses import dataclass
+
+from fedgsp.client import SGD
+
+import private_loader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(SGD):
+    def looks_at(self):
+        return "logits"
+
+    def term(self, visit, seen, y):
+        return private_loader.penalty(seen)
+"""
+PRIVATE = """def penalty(seen):
+    raise KeyError("patient 4711")
+"""
+
+
+def test_an_exception_in_a_rule_tells_the_line_in_code_that_the_server_named_and_no_more(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The message may quote data, other modules are the site's own business; the site's log has all of it."""
+    (tmp_path / "rules.py").write_text(RULES)
+    (tmp_path / "private_loader.py").write_text(PRIVATE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    site.write_text(site.read_text() + 'methods = ["sgd", "rules:Mine"]\n')
+    told = training(site, sheet=sheet(rule={**RULE, "kind": "rules:Mine"}).encode())
+    assert told["refused"] == "it failed: KeyError (rules.py:14, in term)"
+    assert "4711" not in json.dumps(told)
+    assert "private_loader" not in json.dumps(told)
+    log = capfd.readouterr().err
+    assert "private_loader.py" in log
+    assert "patient 4711" in log
+
+
+def test_a_rule_that_cannot_be_imported_tells_no_more_either(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torn.py").write_text("import torn_private\n")
+    (tmp_path / "torn_private.py").write_text("open('/data/ward-7/patients.csv')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    site.write_text(site.read_text() + 'methods = ["sgd", "torn:Mine"]\n')
+    told = training(site, sheet=sheet(rule={**RULE, "kind": "torn:Mine"}).encode())
+    assert told["refused"] == "it failed: FileNotFoundError (torn.py:1, in <module>)"
+    assert told["for_good"] is True
+    assert "ward-7" not in json.dumps(told)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from ray._private import ray_constants
 import fedgsp
 from fedgsp.client import SGD
 from fedgsp.client.rules import Visit
+from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.engine.job import EngineEvent, WorkerLost
 from fedgsp.engine.ray.cluster import LOOPBACK, QUIET, Cluster
@@ -168,6 +171,52 @@ def test_a_client_that_keeps_failing_ends_the_run_by_its_name() -> None:
         fedgsp.train(tiny.chains(rule=Raises(lr=0.05, batch_size=3, at=3)), **common)
     with pytest.raises(RunFailed, match=r"client 'site-03' failed 3 times in round 1: its worker process died"):
         fedgsp.train(tiny.chains(rule=Dies(lr=0.05, batch_size=3, at=3)), **common)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadTerm(SGD):
+    """Raises in its term."""
+
+    def looks_at(self) -> Any:
+        """Outputs."""
+        return "logits"
+
+    def term(self, visit: Visit, seen: Any, y: Any) -> Any:
+        """Fail."""
+        raise ValueError("no such class")
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_an_exception_in_a_rule_has_its_place_and_its_traceback(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 1, "workers": 2, "engine": "ray"}
+    out, line = tmp_path / "run", BadTerm.term.__code__.co_firstlineno + 2
+    told = rf"failed 2 times in round 1: ValueError: no such class \(test_engine\.py:{line}, in term\)\..*events\.jsonl\.$"
+    with pytest.raises(RunFailed, match=told) as failed:
+        fedgsp.train(tiny.chains(rule=BadTerm(lr=0.05, batch_size=3)), **common, out=out)
+    assert isinstance(failed.value.__cause__, RemoteTraceback)
+    assert f'line {line}, in term\n    raise ValueError("no such class")' in str(failed.value.__cause__)
+    assert [f"line {line}, in term" in event["trace"] for event in _events(out, "failed")] == [True]
+
+
+def _events(out: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (out / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def only_here(shape: tuple[int, ...], classes: int) -> Any:
+    """A model that can be built in this process only."""
+    if os.environ.get("ONLY_HERE") != str(os.getpid()):
+        raise OSError("no weights here")
+    return tiny.linear(shape, classes)
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("data", ["store", "shards"])
+def test_a_model_that_cannot_be_built_there_has_its_place_too(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONLY_HERE", str(os.getpid()))
+    with pytest.raises(RunFailed, match=r"OSError: no weights here \(test_engine\.py:\d+, in only_here\)\.$") as failed:
+        fedgsp.train(tiny.chains(), tiny.federation(8), only_here, rounds=1, workers=1, engine=on_ray(data=data))
+    assert "raise OSError" in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.mark.usefixtures("ray_here")

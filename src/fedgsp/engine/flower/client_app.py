@@ -2,20 +2,25 @@
 
 The SuperNode is told where that file is by its node configuration: `site="/etc/fedgsp/site.toml"`. Whatever a server asks that
 the site does not allow, or that makes no sense, is answered with a sentence instead of an exception, which would travel to
-the server with a traceback and whatever that shows.
+the server with a traceback and whatever that shows. Of an exception in a rule or a model the server is told the kind and, if it
+passed through a module that the server itself named, the line there; the traceback stays in the site's own log.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedgsp.core.blame import cause_of, place_of
 from fedgsp.core.errors import FedgspError
 from fedgsp.engine.flower.records import Refused, heard, say
+from fedgsp.engine.flower.sheet import Sheet, kinds
 from fedgsp.engine.flower.site import Site, read_site
 
 app = ClientApp()
@@ -67,18 +72,30 @@ def _answered(message: Message, context: Context, handler: Handler) -> Message:
                 "its SuperNode was not told where site.toml is (--node-config 'site=\"/path/site.toml\"')", for_good=True
             )
         answer = handler(read_site(Path(where)), heard(message.content), message.content)
-    except Refused as error:
-        answer = say({"refused": str(error), "for_good": error.for_good, "changed": error.changed})
-    except FedgspError as error:
-        answer = say({"refused": str(error).rstrip("."), "for_good": False})
-    except Exception as error:  # our own bug, or a lack of memory: the kind of it is enough for the server
-        answer = say({"refused": f"it failed: {type(error).__name__}", "for_good": False})
-        raise_for_the_log(error)
+    except Exception as error:
+        answer = say(_refusal(error, message.content))
     return Message(answer, reply_to=message)
 
 
-def raise_for_the_log(error: Exception) -> None:
-    """Leave the traceback with the site, where the person is who can look into it."""
-    import traceback
+def _refusal(error: Exception, content: RecordDict) -> dict[str, Any]:
+    """What is answered in place of a result. A traceback stays with the site, where the person is who can look into it."""
+    sentence = error.__cause__ if isinstance(error, Refused) else error
+    came_from = cause_of(sentence) if isinstance(sentence, FedgspError) else None if isinstance(error, Refused) else error
+    if came_from is None:  # a sentence of ours
+        said = str(error).rstrip(".")
+    else:  # a bug in a rule or a model, or ours, or a lack of memory
+        traceback.print_exception(error)
+        said = f"it failed: {_told(came_from, content)}"
+    if isinstance(error, Refused):
+        return {"refused": said, "for_good": error.for_good, "changed": error.changed}
+    return {"refused": said, "for_good": False}
 
-    traceback.print_exception(error)
+
+def _told(error: BaseException, content: RecordDict) -> str:
+    """What the server may know of an exception: its kind, and where it was in code that the server itself named."""
+    named: list[str] = []
+    with suppress(Exception):
+        sheet = Sheet.decode(heard(content).get("sheet"))
+        named = [kind.partition(":")[0] for kind in (*kinds(sheet.rule), sheet.model) if ":" in kind]
+    place = place_of(error, named)
+    return type(error).__name__ + (f" ({place})" if place else "")

@@ -66,16 +66,17 @@ class Sheet:
         kind = self.rule.get("kind")
         if kind not in site.methods:
             raise Refused(f"the site '{site.name}' does not allow the local rule '{kind}'", for_good=True)
-        for inner in _kinds(self.rule):
+        for inner in kinds(self.rule):
             if ":" in inner and inner not in site.methods:
                 raise Refused(f"the site '{site.name}' does not allow the part '{inner}'", for_good=True)
         if self.model not in site.models:
             raise Refused(f"the site '{site.name}' does not allow the model '{self.model}'", for_good=True)
 
 
-def _kinds(table: dict[str, Any]) -> list[str]:
+def kinds(table: dict[str, Any]) -> list[str]:
+    """The kinds of a part and of the parts in it."""
     found = [str(table["kind"])] if "kind" in table else []
     for value in table.values():
         if isinstance(value, dict):
-            found += _kinds(value)
+            found += kinds(value)
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.data.federated import Rows
@@ -84,13 +85,15 @@ class Asked:
         if isinstance(message, Scored):
             self._found[message.index] = message.scores
         elif isinstance(message, Broke):
-            raise message.expected or RunFailed(f"evaluation failed: {message.error}.")
+            failed = RunFailed(f"evaluation failed in round {self._state.round}: {message.error}.").with_trace()
+            raise message.expected or failed from RemoteTraceback(message.trace)
         elif isinstance(message, Lost):
             self._pending.insert(0, task.number)
         elif isinstance(message, Died):
             self._deaths += not message.with_node
             if self._deaths >= MOST_ATTEMPTS:
-                raise RunFailed(f"evaluation failed {self._deaths} times: {message.cause}.")
+                said = f"evaluation failed {self._deaths} times in round {self._state.round}: {message.cause}."
+                raise RunFailed(said)
             self._pending.insert(0, task.number)
 
     def result(self) -> list[SampleScores]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
@@ -125,7 +126,7 @@ class Round:
             self._tell(message.index, message.report)
         elif isinstance(message, Broke):
             if message.expected is not None:
-                raise message.expected
+                raise message.expected from RemoteTraceback(message.trace)
             for leg in task.legs:
                 self._anew(leg.index, alone=True)
             if task.weighing is not None and len(task.legs) > 1:
@@ -213,7 +214,8 @@ class Round:
         self._listener(WorkerLost(self._plan.round, index, client, cause, trace))
         if walk.failures >= (MOST_ATTEMPTS if trace is None else 2):  # an exception will most likely repeat itself
             name = self._job.data.clients[client] if client is not None else f"(start of chain {index})"
-            raise RunFailed(f"client '{name}' failed {walk.failures} times in round {self._plan.round}: {cause}.")
+            said = f"client '{name}' failed {walk.failures} times in round {self._plan.round}: {cause}."
+            raise RunFailed(said).with_trace(trace is not None) from (RemoteTraceback(trace) if trace else None)
 
     def _restart(self, task: Task) -> None:
         for leg in task.legs if isinstance(task, WalkTask) else ():

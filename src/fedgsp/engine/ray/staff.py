@@ -13,7 +13,7 @@ from fedgsp.engine.job import Job, Span
 from fedgsp.engine.ray.cluster import Cluster
 from fedgsp.engine.ray.holdings import bare
 from fedgsp.engine.ray.settings import RaySettings
-from fedgsp.engine.ray.supply import Supply
+from fedgsp.engine.ray.supply import Supply, last_line
 from fedgsp.engine.ray.tasks import GatherTask, Hello, ScoreTask, Task, Walked, WalkTask
 from fedgsp.engine.ray.worker import RayWorker, versions
 from fedgsp.engine.worker import Hopped, Scored
@@ -161,7 +161,7 @@ class Staff:
             cause = getattr(error, "cause", None)
             if task is None or (isinstance(error, errors.RayTaskError) and not isinstance(cause, errors.ObjectLostError)):
                 where = "" if member.hello is None else f" on node {member.hello.host}"
-                raise RunFailed(f"a worker{where} failed: {_last_line(error)}.") from error
+                raise RunFailed(f"a worker{where} failed: {last_line(error)}.").with_trace() from error
             message = Lost(task)
         if not isinstance(message, Hopped):
             self._done(member, message)
@@ -212,7 +212,7 @@ class Staff:
         started = member.hello is not None
         self._failed_starts = 0 if started else self._failed_starts + 1
         if self._failed_starts >= MOST_FAILED_STARTS:
-            raise RunFailed(f"workers cannot start on the Ray cluster: {_last_line(error)}.") from error
+            raise RunFailed(f"workers cannot start on the Ray cluster: {last_line(error)}.").with_trace() from error
         self._end(member)
         cause = "its node is gone" if with_node else "its worker process died"
         self.grow()
@@ -248,7 +248,3 @@ def _put_sign(job: Job, settings: RaySettings) -> tuple[Path, str] | None:
     path = job.store.folder / f".seen-{text}.tmp"
     path.write_text(text)
     return path, text
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip().rstrip(".")

@@ -100,9 +100,17 @@ class Supply:
         except self._cluster.ray.exceptions.RayActorError:
             member.waiting = member.actor.hello.remote()
             return False
+        except self._cluster.ray.exceptions.RayTaskError as error:
+            host = member.hello.host if member.hello is not None else "?"
+            raise RunFailed(f"a worker on node {host} could not start: {last_line(error)}.").with_trace() from error
         return True
 
     def _whole(self) -> bool:
         if self._settings.data != "auto":
             return self._settings.data == "store"
         return self._data.features.nbytes + self._data.labels.nbytes <= STORE_SHARE * self._cluster.smallest_store()
+
+
+def last_line(error: BaseException) -> str:
+    """What a failure on a worker comes down to: Ray puts its whole traceback into the text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip().rstrip(".")

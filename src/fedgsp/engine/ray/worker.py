@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fedgsp.client.keep import Bag, ClientStore
+from fedgsp.core.blame import described
 from fedgsp.core.chain import ChainResult
 from fedgsp.core.state import GLOBAL
 from fedgsp.core.sums import ExactSum, PartialSum
@@ -141,7 +142,11 @@ class RayWorker:
         task.weighing.add(result, self._sum[1])
 
     def _use(self, data: FederatedData | None) -> None:
-        self._walker = None if data is None else Walker.of(replace(self._job, data=data, store=self._store))
+        try:
+            self._walker = None if data is None else Walker.of(replace(self._job, data=data, store=self._store))
+        except Exception as error:
+            error.add_note(described(error))  # the last line of what the driver is told
+            raise
 
     def _trained(self) -> Walker:
         if self._walker is None:
