@@ -39,6 +39,7 @@ def train(
     out: str | Path | None = None,
     workers: int | str = "auto",
     engine: str | Mapping[str, Any] = "local",
+    hop_seconds: float | None = None,
     device: str = "cpu",
     fast: Literal["auto", "on", "off"] = "auto",
     task: Task | None = None,
@@ -59,6 +60,7 @@ def train(
     a name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
     that can be resumed; without it nothing is written. `lr`, `batch_size` and `epochs` replace those of the method.
     `engine` is "local", "ray", or entries of [engine]: {"name": "ray", "address": "auto", "resources": "gpu=0.5"}.
+    `hop_seconds` replaces a worker process that is at one client for so long; with `workers=0` there is none to replace.
     `fast` is the fast path of local training: where there is one ("auto"), or an error without ("on"), or never ("off").
     """
     chosen = named(method) if isinstance(method, str) else method
@@ -72,7 +74,7 @@ def train(
         data=DataSection(_source_of(data), data_seed, None, validation),
         model=ModelSection(model if isinstance(model, str) else "custom", None if init is None else str(Path(init).resolve())),
         method=chosen,
-        engine=EngineSection().changed(_entries(engine)),
+        engine=EngineSection().changed({"hop_seconds": hop_seconds, **_entries(engine)}),
     )
     objects = Objects(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
@@ -86,6 +88,7 @@ def resume(
     rounds: int | None = None,
     workers: int | str | None = None,
     engine: str | Mapping[str, Any] | None = None,
+    hop_seconds: float | None = None,
     previous: bool = False,
     other_numerics: bool = False,
     data: FederatedData | None = None,
@@ -102,7 +105,8 @@ def resume(
     if method is not None:
         _require_method(method)
     return drive.resume(
-        Path(directory), rounds=rounds, workers=workers, engine=None if engine is None else _entries(engine), previous=previous,
+        Path(directory), rounds=rounds, workers=workers,
+        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous,
         other_numerics=other_numerics, objects=Objects(data, model, task, method), observers=observers,
     )  # fmt: skip
 

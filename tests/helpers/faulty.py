@@ -54,3 +54,25 @@ class RaisesFrom(SGD):
         """Fail if it is time."""
         if visit.round >= self.round_:
             raise ZeroDivisionError("a bug that shows late")
+
+
+def stop_once(flag: str) -> None:
+    """Stop this process as SIGSTOP does, unless the file `flag` says that it was done before; without a flag, always."""
+    if flag and Path(flag).exists():
+        return
+    if flag:
+        Path(flag).write_text(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stops(SGD):
+    """Stops its own process at one client, as a debugger or a dead disk would; once, if `once` names a file."""
+
+    at: int = 0
+    once: str = ""
+
+    def begin(self, visit: Visit) -> None:
+        """Stop if it is the one."""
+        if visit.client == self.at:
+            stop_once(self.once)

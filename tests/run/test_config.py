@@ -6,15 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedgsp
 from fedgsp.client import SGD, Cosine, Decay, Steady
 from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import METHODS, named
 from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Random, Singletons
-from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection, from_dict, parse_toml, read_config
+from fedgsp.run.config import (
+    DataSection,
+    EngineSection,
+    ModelSection,
+    RunConfig,
+    RunSection,
+    from_dict,
+    parse_toml,
+    read_config,
+)
 from fedgsp.server import Mean
 
 shares = st.floats(0.01, 1.0)
@@ -221,3 +232,35 @@ def test_plain_data_has_no_empty_entries() -> None:
     assert "clients" not in table["data"]
     assert from_dict(table, "here") == BASE
     assert not math.isnan(table["run"]["rounds"])
+
+
+class TestLimitOfAHop:
+    """[engine] hop_seconds: for every engine, and out of every identity."""
+
+    def test_it_needs_no_cluster_and_decides_nothing(self) -> None:
+        limited = RunConfig(engine=EngineSection(hop_seconds=60.0))
+        assert limited.identity("x") == RunConfig().identity("x")
+        assert "hop_seconds = 60.0" in limited.to_toml()
+        assert parse_toml(limited.to_toml(), "here") == limited
+        assert "engine" not in RunConfig().as_dict()
+        with pytest.raises(InputError, match="for a cluster"):
+            RunConfig(engine=EngineSection(address="auto", hop_seconds=60.0))
+
+    def test_it_stays_when_a_run_goes_on_elsewhere(self) -> None:
+        there = EngineSection("ray", "auto", hop_seconds=60.0)
+        assert there.changed({"name": "local"}) == EngineSection(hop_seconds=60.0)
+        assert there.changed({"hop_seconds": 5.0}) == EngineSection("ray", "auto", hop_seconds=5.0)
+        assert there.changed({"hop_seconds": None}) == there
+
+    @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
+    def test_it_must_be_some_time(self, seconds: float) -> None:
+        with pytest.raises(InputError, match="hop_seconds must be a number of seconds above 0"):
+            RunConfig(engine=EngineSection(hop_seconds=seconds))
+
+    def test_python_has_it_too(self) -> None:
+        result = fedgsp.train(tiny.static(2), tiny.federation(), tiny.linear, rounds=1, workers=0, hop_seconds=7)
+        assert result.setup.config.engine.hop_seconds == 7
+        result = fedgsp.train(
+            tiny.static(2), tiny.federation(), tiny.linear, rounds=1, workers=0, engine={"name": "local", "hop_seconds": 8.0}
+        )  # fmt: skip
+        assert result.setup.config.engine.hop_seconds == 8

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgsp.core.chain import Plan
-from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost
+from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost, WorkerSlow
 from fedgsp.method import JUDGED
 from fedgsp.run.metrics import best, evaluations, score_words
 from fedgsp.run.observers import Observer
@@ -109,8 +109,10 @@ def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
     )
 
 
-def trouble(event: HopSkipped | WorkerLost) -> str:
-    """A line about a client that was skipped, or a chain that begins anew."""
+def trouble(event: HopSkipped | WorkerLost | WorkerSlow) -> str:
+    """A line about a client that was skipped, a chain that begins anew, or a worker that may hang."""
+    if isinstance(event, WorkerSlow):
+        return f"round {event.round}: {event} (--hop-seconds replaces workers that do)"
     if isinstance(event, HopSkipped):
         return f"round {event.round}: client {event.client} is skipped in chain {event.chain}: {event.cause}"
     return f"round {event.round}: chain {event.chain} is run again: {event.cause}"
@@ -193,7 +195,8 @@ class LiveDisplay(Observer):
         if isinstance(event, HopDone):
             self.advanced(event.chain, event.report.hop + 1)
             return
-        self.advanced(event.chain, event.hop + 1 if isinstance(event, HopSkipped) else 0)
+        if not isinstance(event, WorkerSlow):
+            self.advanced(event.chain, event.hop + 1 if isinstance(event, HopSkipped) else 0)
         self._console.print(trouble(event), style="yellow")
 
     def advanced(self, chain: int, hops: int) -> None:

@@ -88,6 +88,8 @@ class Follower:
                 self._shown.say(f"{self._name(number)} has left")
             for name in self._know(event):
                 self._shown.say(f"{name} has joined")
+        elif kind == "slow":
+            self._shown.say(f"round {event.get('round')}: {event.get('cause')}")
         elif kind == "waiting":
             self._shown.say(f"waiting for sites: {event.get('cause')}")
         elif kind == "below_quorum":

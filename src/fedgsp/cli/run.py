@@ -48,6 +48,9 @@ def run(
     engine: Annotated[str | None, typer.Option(help="Where chains run: local, or ray (extra 'ray').")] = None,
     address: Annotated[str | None, typer.Option(help="An existing Ray cluster, e.g. auto (default: one of our own).")] = None,
     resources: Annotated[str | None, typer.Option(help="What one worker takes of the cluster, e.g. cpu=1,gpu=0.25.")] = None,
+    hop_seconds: Annotated[
+        float | None, typer.Option(help="Replace a worker process that is at one client for so long (default: never).")
+    ] = None,
     fast: Annotated[str | None, typer.Option(help="The fast path: auto (where there is one), on or off.")] = None,
     seed: Annotated[int | None, typer.Option(help="Initial weights, plans, batches.")] = None,
     data_seed: Annotated[int | None, typer.Option(help="Generated data, splits, subsets.")] = None,
@@ -88,7 +91,7 @@ def run(
             },
             "data": {"source": data, "seed": data_seed, "clients": clients, "validation": validation},
             "model": {"name": model, "init": str(init) if init else None},
-            "engine": {"name": engine, "address": address, "resources": resources},
+            "engine": {"name": engine, "address": address, "resources": resources, "hop_seconds": hop_seconds},
         },
         method,
         {
@@ -130,6 +133,9 @@ def resume(
     engine: Annotated[str | None, typer.Option(help="Where chains run: local, or ray (default: as before).")] = None,
     address: Annotated[str | None, typer.Option(help="An existing Ray cluster, e.g. auto (default: one of our own).")] = None,
     resources: Annotated[str | None, typer.Option(help="What one worker takes of the cluster, e.g. cpu=1,gpu=0.25.")] = None,
+    hop_seconds: Annotated[
+        float | None, typer.Option(help="Replace a worker process that is at one client for so long (default: never).")
+    ] = None,
     previous: Annotated[bool, typer.Option(help="Go on from the checkpoint before the last.")] = False,
     other_numerics: Annotated[bool, typer.Option(help="Go on although torch, kernel or device are others.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
@@ -148,7 +154,7 @@ def resume(
             directory,
             rounds=rounds,
             workers=_workers(workers),
-            engine={"name": engine, "address": address, "resources": resources},
+            engine={"name": engine, "address": address, "resources": resources, "hop_seconds": hop_seconds},
             previous=previous,
             other_numerics=other_numerics,
             observers=observers,

@@ -39,6 +39,11 @@ class Speed:
         each = max(each, 1e-9)
         return max(0.0, (self._t - each * self._x) / self._n), each
 
+    def hop(self, samples: int) -> float | None:
+        """Seconds that a visit with so many samples usually takes, once some were seen."""
+        a_visit, a_sample = self.rates()
+        return a_visit + a_sample * samples if self._n >= 2 and self._t > 0 else None
+
     def work(self, plan: Plan, data: FederatedData) -> list[float]:
         """Seconds that each chain of a plan is expected to take."""
         a_visit, a_sample = self.rates()

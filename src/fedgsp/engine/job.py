@@ -118,6 +118,23 @@ class WorkerLost:
 
 
 @dataclass(frozen=True)
+class WorkerSlow:
+    """A worker has been at `what` (a client's training, an evaluation, its start) for far longer than `usual`: it may hang."""
+
+    round: int
+    chain: int | None
+    client: int | None
+    what: str
+    worker: str
+    seconds: float
+    usual: float | None
+
+    def __str__(self) -> str:
+        usual = "" if self.usual is None else f", where {self.usual:.2g} s is usual"
+        return f"worker ({self.worker}) has been at {self.what} for {self.seconds:.0f} s{usual}; it may hang"
+
+
+@dataclass(frozen=True)
 class Span:
     """What one worker did from when to when, by this process's clock (`time.perf_counter`)."""
 
@@ -128,7 +145,7 @@ class Span:
     end: float
 
 
-EngineEvent = HopDone | HopSkipped | WorkerLost
+EngineEvent = HopDone | HopSkipped | WorkerLost | WorkerSlow
 Listener = Callable[[EngineEvent], None]
 Absent = Mapping[int, frozenset[int]]
 """Hops to leave out, by chain: what a replay reads off the event log."""

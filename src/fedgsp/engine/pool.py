@@ -1,8 +1,8 @@
 """The local engine: persistent worker processes, one model and one math thread each, weights through shared memory.
 
 Chains go to idle workers, longest first; short ones several at a time. A worker that dies is replaced and its chains are walked
-again; a chain that keeps failing ends the run with a message that names client and cause. Results come as they are ready; exact
-sums make their order harmless.
+again; a chain that keeps failing ends the run with a message that names client and cause. One that hangs is spoken of, and
+replaced where there is a limit. Results come as they are ready; exact sums make their order harmless.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from fedgsp.client.keep import sums_like
 from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState, beside
+from fedgsp.engine.board import Board
 from fedgsp.engine.bundles import Speed, bundles, idle_share
 from fedgsp.engine.crew import MOST_ATTEMPTS, Crew, Died, Member
 from fedgsp.engine.job import Absent, HopDone, Job, Listener, NotJudged, Scoring, Span, Wanted, WorkerLost
-from fedgsp.engine.share import Layout, Region, SharedData, lay_out
+from fedgsp.engine.patience import Patience, Watch
+from fedgsp.engine.share import SharedData, lay_out
 from fedgsp.engine.walk import peak_memory_bytes
 from fedgsp.engine.worker import Broke, ChainDone, Hopped, Scored, ScoreTask, Walk, Walked, WalkTask
 from fedgsp.evaluate.forward import CHUNK, SampleScores, joined
@@ -29,58 +31,30 @@ from fedgsp.server.mean import Weighing
 SCORE_ROWS = 4 * CHUNK
 
 
-@dataclass
-class _Board:
-    """The models of the moment, where every worker can read them."""
-
-    region: Region = field(default_factory=Region)
-    models: dict[str, Layout] = field(default_factory=dict)
-    shared: Layout = field(default_factory=dict)
-    slots: dict[str, Layout] = field(default_factory=dict)
-    largest: int = 0
-    state: ServerState | None = None
-
-    def show(self, state: ServerState, slots: frozenset[str] = frozenset()) -> None:
-        """Models and `shared` always, of the slots only those asked for: moments and the like stay with the server."""
-        if state is self.state and slots <= self.slots.keys():
-            return
-        end, places = 0, []
-        self.models, self.slots = {}, {}
-        for name, tensors in state.models.items():
-            begin = end
-            self.models[name], end = lay_out(tensors, begin)
-            self.largest = max(self.largest, end - begin)
-            places.append((tensors, self.models[name]))
-        for name in sorted(slots):
-            self.slots[name], end = lay_out(state.slots[name], end)
-            places.append((state.slots[name], self.slots[name]))
-        self.shared, end = lay_out(state.shared, end)
-        places.append((state.shared, self.shared))
-        self.region.reserve(end)
-        for tensors, layout in places:
-            self.region.write(tensors, layout)
-        self.state = state
-
-
 class PoolEngine:
     """Walks chains in `workers` processes that live as long as the engine.
 
     There are two boards, so that a model can still be evaluated while the chains of the next round are walked.
     """
 
-    def __init__(self, job: Job, workers: int) -> None:
+    def __init__(self, job: Job, workers: int, patience: Patience = Patience()) -> None:  # noqa: B008 - frozen
         import cloudpickle
 
         self._job, self._size = job, workers
-        self._board, self._show = _Board(), _Board()
+        self._board, self._show = Board(), Board()
         _, self._beside = lay_out(sums_like(job.beside_model()[1]))
         self._data = SharedData(job.data)
         self._speed = Speed()
+        self._watch = Watch(patience, self._speed)
         self._closed = False
         bare = replace(job, data=None)  # type: ignore[arg-type]  # the data travels as a recipe
-        setup = cloudpickle.dumps((bare, self._data.recipe()))
         boards = [self._board.region.descriptor, self._show.region.descriptor]
-        self._crew = Crew(workers, setup, boards, self._data.descriptors)
+        try:
+            setup = cloudpickle.dumps((bare, self._data.recipe()))
+            self._crew = Crew(workers, setup, boards, self._data.descriptors, self._watch, job.data)
+        except BaseException:
+            self._give_back()
+            raise
 
     def run(
         self,
@@ -93,6 +67,7 @@ class PoolEngine:
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
         began = time.perf_counter()
+        self._watch.listener = listener
         self._board.show(state)
         self._crew.spans.append(Span(-1, "broadcast", f"round {plan.round}", began, time.perf_counter()))
         return _Round(self, plan, state, listener, absent or {}, meanwhile if isinstance(meanwhile, _Asked) else None).results()
@@ -131,6 +106,9 @@ class PoolEngine:
             return
         self._closed = True
         self._crew.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
         self._data.close()
         self._board.region.close()
         self._show.region.close()
@@ -169,7 +147,7 @@ class _Round:
                         raise message.expected from RemoteTraceback(message.trace)
                     self._again(message.index, message.client, message.error, message.trace)
                 elif isinstance(message, Died) and isinstance(message.task, WalkTask):
-                    self._lost(message)
+                    self._lost(message.task, message)
                 elif self._meanwhile is not None:
                     self._meanwhile.heard(message)
 
@@ -206,11 +184,12 @@ class _Round:
             tensors, sent = member.outbox.tensors(done.layout), member.outbox.tensors(done.sent)
             yield ChainResult(done.index, self._plan.chains[done.index], tensors, done.hops, sent, done.marks)
 
-    def _lost(self, died: Died) -> None:
-        assert isinstance(died.task, WalkTask)
-        for walk in died.task.walks[1:]:  # alone from now on: then the client that it dies of is known
-            self._pending.appendleft((walk.index,))
-        self._again(died.task.walks[0].index, died.client, died.cause, None)
+    def _lost(self, task: WalkTask, died: Died) -> None:
+        at = task.walks[0].index if died.chain is None else died.chain
+        for walk in task.walks:  # alone from now on
+            if walk.index != at:
+                self._pending.appendleft((walk.index,))
+        self._again(at, died.client, died.cause, None)
 
     def _again(self, index: int, client: int | None, cause: str, trace: str | None) -> None:
         self._listener(WorkerLost(self._plan.round, index, client, cause, trace))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +82,36 @@ class Region:
         if self._map is None or self._size < size:
             self._map, self._size = mmap.mmap(self.descriptor, size), size
         return torch.frombuffer(self._map, dtype=slot.dtype, count=count, offset=slot.offset).reshape(slot.shape)
+
+
+class Pulse:
+    """What a worker is at, and since when, in memory that others can read at any time: no message is needed for it."""
+
+    FORM = struct.Struct("=qqd")
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._region = Region(descriptor)
+        self._region.reserve(self.FORM.size)
+        self._map = mmap.mmap(self._region.descriptor, self.FORM.size)
+
+    @property
+    def descriptor(self) -> int:
+        """To be inherited."""
+        return self._region.descriptor
+
+    def beat(self, task: int, client: int | None) -> None:
+        """The worker's call: a client is begun."""
+        self.FORM.pack_into(self._map, 0, task, -1 if client is None else client, time.perf_counter())
+
+    def read(self) -> tuple[int, int | None, float]:
+        """(the number of the task, the client, when it was begun) by the clock that all processes of a machine share."""
+        task, client, since = self.FORM.unpack_from(self._map)
+        return task, None if client < 0 else client, since
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._map.close()
+        self._region.close()
 
 
 def _nameless_file() -> int:

@@ -1,4 +1,4 @@
-"""A worker process: `main(connection, lifeline, board, show, outbox)` on inherited descriptors, in its own interpreter.
+"""A worker process: `main(connection, lifeline, board, show, outbox, pulse)` on inherited descriptors, in its own interpreter.
 
 It is started as a program of its own, so that scripts need no main guard and notebooks work; what it needs from the caller
 (rule, model, task) arrives by cloudpickle. It ends when its parent does: a thread waits for the end of the lifeline pipe, which
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedgsp.core.blame import described, trace_of
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.errors import FedgspError
-from fedgsp.engine.share import Layout, Region, lay_out, open_data
+from fedgsp.engine.share import Layout, Pulse, Region, lay_out, open_data
 from fedgsp.engine.walk import Walker, peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
 
@@ -84,14 +84,6 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Training:
-    """A client is being trained now: should the worker die, this is where."""
-
-    index: int
-    client: int
-
-
-@dataclass(frozen=True)
 class Hopped:
     """A client has trained."""
 
@@ -141,7 +133,7 @@ class Broke:
     trace: str
 
 
-def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outbox_fd: int) -> None:
+def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outbox_fd: int, pulse_fd: int) -> None:
     """Serve tasks until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_die_with_parent, args=(lifeline_fd,), daemon=True).start()
@@ -154,13 +146,14 @@ def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outb
         connection.send(broke(NO_START, None, error))
         return
     connection.send(Ready())
-    board, show, outbox = Region(board_fd), Region(show_fd), Region(outbox_fd)
+    board, show, outbox, pulse = Region(board_fd), Region(show_fd), Region(outbox_fd), Pulse(pulse_fd)
     while True:
         task = connection.recv()
         if isinstance(task, ScoreTask):
+            pulse.beat(task.index, task.owner)
             _score(task, walker, show, connection)
         else:
-            _walk(task, walker, board, outbox, connection)
+            _walk(task, walker, board, outbox, connection, pulse)
 
 
 def _score(task: ScoreTask, walker: Walker, show: Region, connection: Connection[Any, Any]) -> None:
@@ -172,7 +165,9 @@ def _score(task: ScoreTask, walker: Walker, show: Region, connection: Connection
         connection.send(broke(task.index, task.owner, error))
 
 
-def _walk(task: WalkTask, walker: Walker, board: Region, outbox: Region, connection: Connection[Any, Any]) -> None:
+def _walk(
+    task: WalkTask, walker: Walker, board: Region, outbox: Region, connection: Connection[Any, Any], pulse: Pulse
+) -> None:
     alone, at, client = len(task.walks) == 1, task.walks[0].index, None
     shared = board.tensors(task.shared)
     done = []
@@ -180,8 +175,7 @@ def _walk(task: WalkTask, walker: Walker, board: Region, outbox: Region, connect
     def on_train(number: int) -> None:
         nonlocal client
         client = number
-        if alone:
-            connection.send(Training(at, number))
+        pulse.beat(at, number)
 
     def on_hop(report: HopReport) -> None:
         if alone:  # else the reports come with the results

@@ -8,7 +8,7 @@ import math
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,20 +66,22 @@ class EngineSection:
     """Where chains run: on this machine, or on a Ray cluster (see docs/ray.md). Never decides a bit.
 
     `address` is a cluster's (none: RAY_ADDRESS, else a Ray on this machine), `resources` what one worker takes of it, `data`
-    how samples get to the workers.
+    how samples get to the workers. `hop_seconds` is how long a worker may be at one client before it is replaced and its chain
+    walked again (none: for ever); it needs workers, and in a deployment [deploy] has limits of its own.
     """
 
     name: Literal["local", "ray"] = "local"
     address: str | None = None
     resources: str | None = None
     data: Literal["auto", "files", "store", "shards"] = "auto"
+    hop_seconds: float | None = None
 
     def changed(self, entries: Mapping[str, Any]) -> EngineSection:
         """The same with some entries in place of what was said; those that are None were not said."""
         said = {name: value for name, value in entries.items() if value is not None}
         if not said:
             return self
-        before = {} if said.get("name") == "local" else _without_none(asdict(self))
+        before = _without_none(asdict(self if said.get("name") != "local" else EngineSection(hop_seconds=self.hop_seconds)))
         changed: EngineSection = section(EngineSection, {**before, **said}, "[engine]")
         return changed
 
@@ -96,7 +98,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         run, data = self.run, self.data
-        if self.engine.name == "local" and self.engine != EngineSection():
+        limit = self.engine.hop_seconds
+        if limit is not None and not (math.isfinite(limit) and limit > 0):
+            raise InputError(f"hop_seconds must be a number of seconds above 0, not {limit}.")
+        if self.engine.name == "local" and replace(self.engine, hop_seconds=None) != EngineSection():
             raise InputError("an address, resources and placed data are for a cluster: say --engine ray too.")
         if self.engine.name == "ray" and run.workers == 0:
             raise InputError("--engine ray needs workers: a number, or auto for as many as the cluster has room for.")

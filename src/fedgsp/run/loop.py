@@ -11,7 +11,7 @@ from typing import Any
 from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
-from fedgsp.engine.job import Engine, EngineEvent, HopDone, HopSkipped, NotJudged, planned_samples
+from fedgsp.engine.job import Engine, EngineEvent, HopDone, HopSkipped, NotJudged, WorkerSlow, planned_samples
 from fedgsp.evaluate import ClientScores
 from fedgsp.run import trial
 from fedgsp.run.attendance import Attendance, Everybody, Present
@@ -269,6 +269,12 @@ def _listener(recorder: Recorder, observers: Sequence[Observer], tally: Tally) -
             recorder.event(
                 "skipped", round=event.round, chain=event.chain, hop=event.hop, client=event.client, cause=event.cause,
                 bytes=event.lost_bytes, seconds=round(event.seconds, 3),
+            )  # fmt: skip
+        elif isinstance(event, WorkerSlow):
+            chain: dict[str, Any] = {} if event.chain is None else {"chain": event.chain}
+            recorder.event(
+                "slow", round=event.round, client=event.client, worker=event.worker, cause=str(event),
+                seconds=round(event.seconds, 3), **chain,
             )  # fmt: skip
         else:
             recorder.event(

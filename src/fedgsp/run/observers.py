@@ -24,7 +24,7 @@ class Observer:
         """A round is planned and its chains start."""
 
     def event(self, event: EngineEvent) -> None:
-        """A client has trained, or a worker was lost."""
+        """A client has trained, or was skipped; a worker was lost, or may hang."""
 
     def evaluating(self, round_: int) -> None:
         """The chains are done; the new model is evaluated."""

@@ -27,6 +27,7 @@ from fedgsp.data.batches import gather
 from fedgsp.data.progress import Progress, silent
 from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
 from fedgsp.engine.bench import ServerBench
+from fedgsp.engine.patience import Patience
 from fedgsp.engine.ray.settings import RaySettings, parse_resources
 from fedgsp.models import Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
@@ -109,11 +110,12 @@ class Setup:
     def engine(self, store: ClientStore | None = None) -> Engine:
         """Start the engine; `store` is where clients keep their states, for rules that have such."""
         workers, job = self.workers(), replace(self.job, store=store)
+        patience = Patience(self.config.engine.hop_seconds)
         if self.config.engine.name == "ray":
             from fedgsp.engine.ray.engine import RayEngine
 
-            return RayEngine(job, self._ray(), self._most_chains())
-        return InlineEngine(job) if workers == 0 else PoolEngine(job, workers)
+            return RayEngine(job, self._ray(), self._most_chains(), patience)
+        return InlineEngine(job) if workers == 0 else PoolEngine(job, workers, patience)
 
     def reached(self) -> AbstractContextManager[object]:
         """Where the run is to take place: for a cluster, a connection to it, or a sentence why there is none."""

@@ -11,12 +11,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rays
 import tiny
-from faulty import Dies, Raises
+from faulty import Dies, Raises, Stops
 from ray._private import ray_constants
 
 import fedgsp
@@ -24,7 +26,8 @@ from fedgsp.client import SGD
 from fedgsp.client.rules import Visit
 from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.errors import InputError, RunFailed
-from fedgsp.engine.job import EngineEvent, WorkerLost
+from fedgsp.engine.job import EngineEvent, WorkerLost, WorkerSlow
+from fedgsp.engine.patience import Patience
 from fedgsp.engine.ray.cluster import LOOPBACK, QUIET, Cluster
 from fedgsp.engine.ray.settings import RaySettings
 from fedgsp.method import Method
@@ -220,6 +223,49 @@ def test_a_model_that_cannot_be_built_there_has_its_place_too(data: str, monkeyp
 
 
 @pytest.mark.usefixtures("ray_here")
+def test_a_worker_that_is_stopped_is_replaced_after_the_limit(tmp_path: Path) -> None:
+    """One worker only, so that nothing goes on before there is another."""
+    flag, heard = tmp_path / "stopped", Heard()
+    rule = Stops(lr=0.05, batch_size=3, at=5, once=str(flag))  # never the first that a worker trains
+    common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 2}
+    there = fedgsp.train(tiny.static(2, rule), **common, workers=1, engine="ray", hop_seconds=4.0, observers=[heard])
+    assert states(there) == states(fedgsp.train(tiny.static(2), **common, workers=0))
+    assert [loss.client for loss in heard.lost] == [5]
+    assert f"its worker (process {flag.read_text()} on node " in heard.lost[0].cause
+    assert "took longer than the 4 s" in heard.lost[0].cause
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{flag.read_text()}").exists():
+        assert time.monotonic() < deadline, "the stopped worker is still there"
+        time.sleep(0.1)
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("together", [False, True])
+def test_without_a_limit_a_worker_that_is_stopped_gets_a_line(
+    together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many short chains that are one task only the task is known."""
+    monkeypatch.setattr("fedgsp.run.setup.Patience", partial(Patience, floor=2.0, unknown=2.0))
+    flag, slow = tmp_path / "stopped", list[WorkerSlow]()
+
+    class Wakes(Observer):
+        def event(self, event: EngineEvent) -> None:
+            if isinstance(event, WorkerSlow) and flag.exists() and event.worker.startswith(f"process {flag.read_text()} "):
+                slow.append(event)
+                os.kill(int(flag.read_text()), signal.SIGCONT)
+
+    rule = Stops(lr=0.05, batch_size=3, at=5, once=str(flag))
+    planner = Grouped(Singletons(), Random(), kappa=1.0) if together else tiny.static(2).planner
+    data = tiny.federation(40 if together else 8)
+    common: dict[str, Any] = {"data": data, "model": tiny.linear, "rounds": 1}
+    there = fedgsp.train(Method(planner, rule, Mean()), **common, workers=1, engine="ray", observers=[Wakes()])
+    calm = Method(planner, SGD(lr=0.05, batch_size=3), Mean())
+    assert states(there) == states(fedgsp.train(calm, **common, workers=0))
+    assert slow[0].client == (None if together else 5)
+    assert ("short chains" if together else "client 'site-05'") in slow[0].what
+
+
+@pytest.mark.usefixtures("ray_here")
 def test_what_the_cluster_cannot_give_is_said_at_once() -> None:
     common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 1}
     with pytest.raises(InputError, match=r"no node .* has room for a worker \(CPU 1, GPU 1\)"):
@@ -322,3 +368,46 @@ def test_a_run_goes_on_elsewhere_than_it_was_begun(ray_here: Cluster, tmp_path: 
     assert last.setup.config.engine.name == "local"
     assert states(last) == states(fedgsp.train(**common, rounds=3, workers=0))
     assert ray_here.ray.is_initialized()  # who started it has it still
+
+
+SHADOWS = """
+import os, sys
+import fedgsp, tiny
+os.chdir({folder!r})
+sys.path.append({folder!r})
+import mine
+result = fedgsp.train(tiny.static(2, mine.Rule(lr=0.05, batch_size=3)), tiny.federation(), tiny.linear, rounds=1, workers=1,
+                      engine="ray")
+print(result.status)
+"""
+MINE = """from dataclasses import dataclass
+from fedgsp.client import SGD
+import statistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(SGD):
+    def begin(self, visit):
+        import wave
+
+        assert statistics.mean([1.0, 3.0]) == 2.0 and wave.open
+"""
+
+
+def test_files_in_the_working_folder_do_not_shadow_the_standard_library(tmp_path: Path) -> None:
+    """Ray itself puts that folder first for its workers."""
+    folder, script = tmp_path / "folder", tmp_path / "script.py"
+    folder.mkdir()
+    for name in ("grp", "random", "statistics", "wave"):
+        (folder / f"{name}.py").write_text(f"raise SystemExit('the standard {name} was shadowed')\n")
+    (folder / "mine.py").write_text(MINE)
+    script.write_text(SHADOWS.format(folder=str(folder)))
+    temporary = rays.own_folder()
+    try:
+        done = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=150, check=False,
+            env={**tiny.environment(), "RAY_TMPDIR": temporary},
+        )  # fmt: skip
+        assert (done.stdout.strip(), done.returncode) == ("finished", 0), done.stderr
+    finally:
+        rays.end(temporary)

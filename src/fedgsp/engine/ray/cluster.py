@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from fedgsp.core.children import SETTLED, search_path, shadowed, standard_first
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import cores
 from fedgsp.data.extras import need
@@ -63,7 +64,7 @@ class Cluster:
             resources={name: amount * (self._settings.workers or 1) for name, amount in amounts.items()} or None,
             include_dashboard=False,
             _node_ip_address="127.0.0.1",
-            runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}},
+            runtime_env=_modules(),
             **common,
         )
 
@@ -107,6 +108,14 @@ class Cluster:
             self._ours = False
             with _own_signals():
                 self.ray.shutdown()
+
+
+def _modules() -> dict[str, Any]:
+    """How workers find modules: as this process does. Ray puts the working folder first, which must not shadow the library."""
+    path, hidden = standard_first(search_path()), shadowed(["", *sys.path])
+    variables = {"PYTHONPATH": os.pathsep.join(folder for folder in path if folder), SETTLED: ",".join(hidden)}
+    hook = {"worker_process_setup_hook": "fedgsp.core.children.settle_told"} if hidden else {}
+    return {"env_vars": variables, **hook}
 
 
 def _address(settings: RaySettings) -> str | None:

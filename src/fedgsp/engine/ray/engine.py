@@ -15,6 +15,7 @@ from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.state import ServerState, beside
 from fedgsp.engine.bundles import Speed, idle_share
 from fedgsp.engine.job import Absent, Job, Listener, Scoring, Span, Wanted
+from fedgsp.engine.patience import Patience, Watch
 from fedgsp.engine.ray.asked import Asked
 from fedgsp.engine.ray.parcel import pack
 from fedgsp.engine.ray.round import Round
@@ -28,10 +29,12 @@ from fedgsp.server.mean import Weighing
 class RayEngine:
     """`most` is how many workers could ever have a chain to walk."""
 
-    def __init__(self, job: Job, settings: RaySettings, most: int) -> None:
+    def __init__(
+        self, job: Job, settings: RaySettings, most: int, patience: Patience = Patience()  # noqa: B008 - frozen
+    ) -> None:  # fmt: skip
         self.job = job
-        self.staff = Staff(job, settings, most)
         self.speed = Speed()
+        self.staff = Staff(job, settings, most, Watch(patience, self.speed))
         self._board: tuple[ServerState, frozenset[str], Any] | None = None
         self._closed = False
 
@@ -47,6 +50,7 @@ class RayEngine:
         """See `Engine.run`: nodes that have come since the last round are used from now on."""
         self.staff.grow()
         self.staff.supply.settle(self.staff.ready())
+        self.staff.watch.listener = listener
         asked = meanwhile if isinstance(meanwhile, Asked) else None
         began = time.perf_counter()
         board = self.board(state)

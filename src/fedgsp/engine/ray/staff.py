@@ -10,12 +10,13 @@ from typing import Any
 
 from fedgsp.core.errors import RunFailed
 from fedgsp.engine.job import Job, Span
+from fedgsp.engine.patience import At, Watch
 from fedgsp.engine.ray.cluster import Cluster
 from fedgsp.engine.ray.holdings import bare
 from fedgsp.engine.ray.settings import RaySettings
 from fedgsp.engine.ray.supply import Supply, last_line
-from fedgsp.engine.ray.tasks import GatherTask, Hello, ScoreTask, Task, Walked, WalkTask
-from fedgsp.engine.ray.worker import RayWorker, versions
+from fedgsp.engine.ray.tasks import Beat, GatherTask, Hello, ScoreTask, Task, Walked, WalkTask
+from fedgsp.engine.ray.worker import BEAT, RayWorker, versions
 from fedgsp.engine.worker import Hopped, Scored
 
 TICK = 0.5
@@ -39,7 +40,13 @@ class Member:
     shards: frozenset[int] | None = frozenset()
     task: Task | None = None
     since: float = 0.0
+    heard: float = 0.0
+    told: int = 0
+    warm: bool = False
     summed: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"worker {self.number}" if self.hello is None else f"process {self.hello.process} on node {self.hello.host}"
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,8 @@ class Handed:
 class Staff:
     """All workers. `most` is how many could have something to do."""
 
-    def __init__(self, job: Job, settings: RaySettings, most: int) -> None:
-        self._job, self._settings, self._most = job, settings, most
+    def __init__(self, job: Job, settings: RaySettings, most: int, watch: Watch) -> None:
+        self._job, self._settings, self._most, self.watch = job, settings, most, watch
         self.cluster = Cluster(settings)
         self._ray = self.cluster.ray
         self.members: list[Member] = []
@@ -116,7 +123,8 @@ class Staff:
 
     def hand(self, member: Member, task: Task, baton: Any = None) -> None:
         """Hand a task to a member that is idle."""
-        member.task, member.since = task, time.perf_counter()
+        member.task, member.since, member.told = task, time.perf_counter(), 0
+        member.heard = member.since
         if isinstance(task, WalkTask):
             member.waiting = member.actor.walk.options(num_returns="streaming").remote(task, baton)
         elif isinstance(task, ScoreTask):
@@ -134,6 +142,7 @@ class Staff:
     def messages(self) -> Iterator[tuple[Member, Task | None, Any]]:
         """Wait for what workers say of their tasks, at most for a moment."""
         self._someone()
+        yield from self._looked()
         waiting = [member for member in self.members if member.waiting is not None]
         if not waiting:
             return
@@ -146,7 +155,7 @@ class Staff:
         yield from ((member, task, message) for message in self._heard(member))
 
     def _heard(self, member: Member) -> Iterator[Any]:
-        errors, task = self._ray.exceptions, member.task
+        errors, task, member.heard = self._ray.exceptions, member.task, time.perf_counter()
         try:
             message = self._ray.get(next(member.waiting) if isinstance(task, WalkTask) else member.waiting)
             if isinstance(message, Hello):
@@ -163,15 +172,51 @@ class Staff:
                 where = "" if member.hello is None else f" on node {member.hello.host}"
                 raise RunFailed(f"a worker{where} failed: {last_line(error)}.").with_trace() from error
             message = Lost(task)
+        member.told += isinstance(message, Hopped)
+        member.warm |= isinstance(message, (Hopped, Beat, Handed))
+        if isinstance(message, Beat):
+            return
         if not isinstance(message, Hopped):
             self._done(member, message)
         yield message
+
+    def _looked(self) -> Iterator[tuple[Member, Task | None, Died]]:
+        """Now and then: who has been at one thing for too long is spoken of, and replaced if there is a limit."""
+        if not self.watch.due():
+            return
+        silent = [one for one in self.members if one.task is not None and time.perf_counter() - one.heard > TICK]
+        if not silent:
+            return
+        speaking, _ = self._ray.wait([one.waiting for one in silent], num_returns=len(silent), timeout=0, fetch_local=False)
+        for member in silent:
+            if member.task is None or any(member.waiting is one for one in speaking):
+                continue
+            cause = self.watch.overdue(str(member), self._at(member, member.task))
+            if cause is not None:
+                yield member, member.task, self._replaced(member, cause)
+
+    def _at(self, member: Member, task: Task) -> At:
+        if not isinstance(task, WalkTask):
+            return At("evaluate", "an evaluation" if isinstance(task, ScoreTask) else "its sums", member.heard, task.round)
+        leg, sizes, names = task.legs[0], self._job.data.train.sizes, self._job.data.clients
+        slack = 0.0 if member.warm else self.watch.patience.warm_up
+        if len(task.legs) > 1:
+            largest = max(int(sizes[client]) for leg in task.legs for client in leg.chain.clients)
+            what = f"the clients of {len(task.legs)} short chains"
+            return At("train", what, member.heard, task.round, samples=largest, slack=slack + BEAT)
+        stops = [stop for stop in leg.chain.stops() if stop.hop not in leg.absent]
+        if member.told >= len(stops):
+            return At("evaluate", "handing a model on", member.heard, task.round)
+        client = stops[member.told].client
+        return At("train", f"client '{names[client]}'", member.heard, task.round, leg.index, client, int(sizes[client]), slack)
 
     def _done(self, member: Member, message: Any) -> None:
         assert member.task is not None
         kind = KINDS[type(member.task)]
         self.spans.append(Span(member.number, kind, member.task.label(), member.since, time.perf_counter()))
         told = message.walked if isinstance(message, Handed) else message
+        if isinstance(told, Scored):
+            self.watch.scored(time.perf_counter() - member.since)
         if isinstance(told, (Walked, Scored)):
             self.peaks[f"worker {member.number}"] = told.peak_memory
         member.task = member.waiting = None
@@ -224,6 +269,13 @@ class Staff:
         self._end(member)
         self.grow()
         return Died(None, tuple(member.summed), "the sum that had it was given up", with_node=True)
+
+    def _replaced(self, member: Member, cause: str) -> Died:
+        """End a worker that hangs, and start another."""
+        self.members.remove(member)
+        self._end(member)
+        self.grow()
+        return Died(member.task, tuple(member.summed), cause, with_node=False)
 
     def _end(self, member: Member) -> None:
         self._ray.kill(member.actor, no_restart=True)

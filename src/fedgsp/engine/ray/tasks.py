@@ -117,6 +117,12 @@ class Hello:
     versions: dict[str, str]
     sees_data: bool
     sees_states: bool
+    process: int
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The worker is well, in the midst of legs that it says nothing else of."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ Nothing here imports Ray: the driver makes an actor of the class, and hands over
 
 from __future__ import annotations
 
+import os
 import platform
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +25,12 @@ from fedgsp.data.federated import FederatedData
 from fedgsp.engine.job import Job
 from fedgsp.engine.ray.holdings import Files, Piece, local_rows, only
 from fedgsp.engine.ray.parcel import pack, unpack
-from fedgsp.engine.ray.tasks import Baton, Board, Hello, Kept, ScoreTask, Walked, WalkTask
+from fedgsp.engine.ray.tasks import Baton, Beat, Board, Hello, Kept, ScoreTask, Walked, WalkTask
 from fedgsp.engine.walk import Walker, peak_memory_bytes
 from fedgsp.engine.worker import Broke, Hopped, Scored, broke
+
+BEAT = 1.0
+"""So often (seconds) a worker says that it is well while it walks many short chains."""
 
 
 class RayWorker:
@@ -56,7 +61,7 @@ class RayWorker:
 
     def hello(self) -> Hello:
         """Say that it is there."""
-        return Hello(self._node, platform.node(), versions(), self._whole, self._store is not None)
+        return Hello(self._node, platform.node(), versions(), self._whole, self._store is not None, os.getpid())
 
     def take(self, features: Any, labels: Any) -> None:
         """Have all samples at hand."""
@@ -78,10 +83,10 @@ class RayWorker:
             self._use(only(self._job.data, self._pieces.values()) if self._pieces else None)
 
     def walk(self, task: WalkTask, batons: list[Baton] | None = None) -> Iterator[Any]:
-        """`Hopped` for every hop of a lone leg, then `Walked`, then what is handed on; or `Broke`."""
+        """`Hopped` for every hop of a lone leg (else `Beat` now and then), `Walked`, then what is handed on; or `Broke`."""
         alone, at, client = len(task.legs) == 1, task.legs[0].index, None
         baton = batons[0] if batons is not None else None
-        walked, handed = [], []
+        walked, handed, said = [], [], time.monotonic()
 
         def on_train(number: int) -> None:
             nonlocal client
@@ -105,6 +110,9 @@ class RayWorker:
                         break
                     if alone:
                         yield Hopped(leg.index, report)
+                    elif time.monotonic() - said >= BEAT:
+                        said = time.monotonic()
+                        yield Beat()
                 adds = task.weighing is not None and leg.last and bool(leg.before or hops)
                 if adds:
                     self._add(task, board, ChainResult(leg.index, leg.chain, tensors, (*leg.before, *hops)))
