@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.plan.checks import require_whole
+from fedgsp.plan.given import checked_labels
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
 """(K, F): one non-negative vector per client, usually class counts."""
@@ -95,7 +96,8 @@ class GroupEstimator(ABC):
         """Group the rows of `counts` (K, F) into `n_groups` groups."""
         vectors = checked_counts(type(self).__name__, counts)
         n_groups = self.groups_for(len(vectors))
-        return Fitted(self.assign(vectors, n_groups, np.random.default_rng(self.random_state)), n_groups)
+        labels = self.assign(vectors, n_groups, np.random.default_rng(self.random_state))
+        return Fitted(checked_labels(self, labels, len(vectors), n_groups), n_groups)
 
     def groups_for(self, clients: int) -> int:
         """`n_groups` if that many clients can form them, else an InputError."""
