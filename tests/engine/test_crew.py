@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import tiny
+import torch
+from torch import nn
 
 import fedgsp
 from fedgsp.core.errors import RunFailed
+from fedgsp.engine.patience import Patience
 
 
 def open_ones() -> int:
@@ -53,6 +57,29 @@ def test_a_run_that_is_over_has_given_everything_back() -> None:
     run()
     before, family = open_ones(), children()
     run()
+    assert open_ones() == before
+    assert children() == family
+
+
+def stopped(folder: Path) -> str:
+    """A program that is stopped as soon as it is started, and reads nothing."""
+    program = folder / "stopped"
+    program.write_text("#!/bin/sh\nkill -STOP $$\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_workers_that_hang_when_they_start_are_noticed_however_much_they_are_to_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = nn.Linear(tiny.FEATURES, tiny.CLASSES)
+    large.register_buffer("ballast", torch.zeros(1_000_000))  # more than a pipe holds
+    monkeypatch.setattr(sys, "executable", stopped(tmp_path))
+    monkeypatch.setattr("fedgsp.run.setup.Patience", partial(Patience, start=1.0))
+    before, family = open_ones(), children()
+    told = r"cannot start, 3 in a row: its worker \(process \d+\) was not ready after 1 s, and was replaced; "
+    with pytest.raises(RunFailed, match=told):
+        fedgsp.train(tiny.static(2), tiny.federation(), large, rounds=1, workers=1, hop_seconds=0.5)
     assert open_ones() == before
     assert children() == family
 

@@ -19,7 +19,7 @@ from fedgsp.core.errors import RunFailed
 from fedgsp.data.federated import FederatedData
 from fedgsp.engine.job import Span
 from fedgsp.engine.patience import At, Watch
-from fedgsp.engine.share import Pulse, Region
+from fedgsp.engine.share import Pulse, Region, shared_bytes
 from fedgsp.engine.worker import NO_START, Broke, Hopped, Ready, Scored, ScoreTask, Walked, WalkTask
 
 MOST_ATTEMPTS = 3
@@ -85,7 +85,7 @@ class Crew:
     def __init__(
         self, size: int, setup: bytes, boards: list[int], others: list[int], watch: Watch, data: FederatedData
     ) -> None:  # fmt: skip
-        self._setup, self._boards, self._others = setup, boards, others
+        self._setup, self._boards, self._others = shared_bytes(setup), boards, others
         self._watch, self._data = watch, data
         self.members: list[Member] = []
         self.peaks: dict[str, int] = {}
@@ -103,6 +103,9 @@ class Crew:
         for member in self.members:
             member.kill()
         self.members = []
+        if self._setup >= 0:
+            os.close(self._setup)
+            self._setup = -1
 
     def idle(self) -> Iterator[Member]:
         """Who could be handed a task now."""
@@ -184,7 +187,7 @@ class Crew:
                 ours.callback(outbox.close)
                 pulse = Pulse()
                 ours.callback(pulse.close)
-                inherited = [there.fileno(), watch, *self._boards, outbox.descriptor, pulse.descriptor]
+                inherited = [there.fileno(), watch, self._setup, *self._boards, outbox.descriptor, pulse.descriptor]
                 process = subprocess.Popen(
                     python("fedgsp.engine.worker", f"main{tuple(inherited)}"),
                     pass_fds=[*inherited, *self._others],
@@ -196,10 +199,7 @@ class Crew:
         except OSError as error:
             raise RunFailed(f"worker processes cannot start: {error.strerror or error}.") from error
         connection: Connection[Any, Any] = Connection(here.detach())
-        member = Member(process, connection, lifeline, outbox, pulse)
-        with suppress(OSError):  # should it die at once, the first wait finds out
-            connection.send_bytes(self._setup)
-        return member
+        return Member(process, connection, lifeline, outbox, pulse)
 
     def _bury(self, member: Member, cause: str | None = None) -> Died:
         task, started = member.task, member.ready

@@ -91,6 +91,8 @@ class Watch:
         notable = patience.start if at.kind == "start" else patience.notable(usual)
         if patience.limit is not None:
             last = patience.limit + at.slack if at.kind == "train" else max(patience.limit, notable)
+            if seconds > last and at.kind == "start":
+                return f"its worker ({worker}) was not ready after {last:g} s, and was replaced"
             if seconds > last:
                 return f"its worker ({worker}) took longer than the {patience.limit:g} s that a hop may take, and was replaced"
         if seconds > notable and self._spoken_of.get(worker) != at.since:

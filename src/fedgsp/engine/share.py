@@ -114,6 +114,20 @@ class Pulse:
         self._region.close()
 
 
+def shared_bytes(content: bytes | memoryview) -> int:
+    """A descriptor of a nameless file with this content, for others to read whenever they like."""
+    descriptor = _nameless_file()
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    return descriptor
+
+
+def read_bytes(descriptor: int) -> bytes:
+    """What such a file has in it."""
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as pages:
+        return pages[:]
+
+
 def _nameless_file() -> int:
     if sys.platform == "linux":
         return os.memfd_create("fedgsp", os.MFD_CLOEXEC)
@@ -176,10 +190,8 @@ class SharedData:
         if mapped is not None:
             return mapped
         whole = np.ascontiguousarray(array)
-        descriptor = _nameless_file()
+        descriptor = shared_bytes(whole.data)
         self.descriptors.append(descriptor)
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(whole.data)
         return ArrayHandle(None, descriptor, whole.dtype.str, whole.shape, 0)
 
 

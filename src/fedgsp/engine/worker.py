@@ -1,4 +1,4 @@
-"""A worker process: `main(connection, lifeline, board, show, outbox, pulse)` on inherited descriptors, in its own interpreter.
+"""A worker process: `main(connection, lifeline, setup, board, ...)` on inherited descriptors, in its own interpreter.
 
 It is started as a program of its own, so that scripts need no main guard and notebooks work; what it needs from the caller
 (rule, model, task) arrives by cloudpickle. It ends when its parent does: a thread waits for the end of the lifeline pipe, which
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedgsp.core.blame import described, trace_of
 from fedgsp.core.chain import Chain, HopReport
 from fedgsp.core.errors import FedgspError
-from fedgsp.engine.share import Layout, Pulse, Region, lay_out, open_data
+from fedgsp.engine.share import Layout, Pulse, Region, lay_out, open_data, read_bytes
 from fedgsp.engine.walk import Walker, peak_memory_bytes
 from fedgsp.evaluate.forward import SampleScores
 
@@ -133,14 +133,16 @@ class Broke:
     trace: str
 
 
-def main(connection_fd: int, lifeline_fd: int, board_fd: int, show_fd: int, outbox_fd: int, pulse_fd: int) -> None:
+def main(
+    connection_fd: int, lifeline_fd: int, setup_fd: int, board_fd: int, show_fd: int, outbox_fd: int, pulse_fd: int
+) -> None:
     """Serve tasks until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_die_with_parent, args=(lifeline_fd,), daemon=True).start()
     connection: Connection[Any, Any] = Connection(connection_fd)
     torch.set_num_threads(1)
     try:
-        job, recipe = cloudpickle.loads(connection.recv_bytes())
+        job, recipe = cloudpickle.loads(read_bytes(setup_fd))
         walker = Walker.of(replace(job, data=open_data(recipe)))
     except Exception as error:
         connection.send(broke(NO_START, None, error))
