@@ -16,8 +16,8 @@ def test_purposes_keep_their_numbers() -> None:
     """Renumbering would change every run ever made."""
     assert {p.name: p.value for p in Purpose} == {
         "INIT": 1, "PLAN": 2, "BATCHES": 3, "TORCH": 4, "GROUPS": 5, "SPLIT": 6, "HOLDOUT": 7, "SUBSET": 8,
-        "ROUTE": 9, "PERSONAL": 11, "META": 12, "AUGMENT": 20, "SHARE": 21, "POOL": 22, "SEED_SAMPLES": 23, "GAN": 24,
-        "PARTITION": 30,
+        "ROUTE": 9, "PERSONAL": 11, "META": 12, "UNTRAINED": 14, "AUGMENT": 20, "SHARE": 21, "POOL": 22, "SEED_SAMPLES": 23,
+        "GAN": 24, "PARTITION": 30,
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fedgsp.core.errors import Diverged
 from fedgsp.core.sums import ExactSum
 from fedgsp.core.tensors import Tensors, digest
-from fedgsp.core.wide import BLOCK, parts_of, pieces_of, whole_parts_of
+from fedgsp.core.wide import BLOCK, parts_of, pieces_of, rounded_sums, whole_parts_of
 
 WIDTH = 3
 LIKE: Tensors = {"running_var": torch.ones(WIDTH)}
@@ -255,3 +255,10 @@ def test_adding_keeps_nothing_of_what_was_added() -> None:
 def test_a_buffer_of_another_type_is_refused_with_its_source() -> None:
     with pytest.raises(ValueError, match=r"chain 4: tensor 'running_var' is of type torch\.float64, not torch\.float32"):
         summed([]).add({"running_var": torch.ones(WIDTH, dtype=torch.float64)}, 1, "chain 4")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.floats(-1e200, 1e200), min_size=3, max_size=3), min_size=1, max_size=7))
+def test_sums_of_bins_are_rounded_once(rows: list[list[float]]) -> None:
+    found = rounded_sums([torch.tensor(row, dtype=torch.float64) for row in rows]).tolist()
+    assert found == [float(sum(map(Fraction, column), Fraction(0))) for column in zip(*rows, strict=True)]

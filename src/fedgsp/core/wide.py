@@ -129,27 +129,23 @@ class WideSum:
         if self._first is None:
             return self._apart(torch.zeros(len(everywhere), dtype=torch.float64))
         self._settle(self._first)
-        scale = DOUBLE_SCALE if self._kind == torch.float64 else 1.0
-        found = [math.fsum(column) / scale for column in self._columns(everywhere)]
-        return self._apart(self._with_odd(torch.tensor(found, dtype=torch.float64), everywhere))
+        return self._apart(self._with_odd(self._totals(everywhere) / self._scale(), everywhere))
 
     def _means(self, at: torch.Tensor, weight: Fraction) -> torch.Tensor:
         if not self._kind.is_floating_point:
-            whole = [round(Fraction(sum(map(int, column))) / weight) for column in self._columns(at)]
+            columns = zip(*(held[at].tolist() for held in self._bins.values()), strict=True)
+            whole = [round(Fraction(sum(map(int, column))) / weight) for column in columns]
             return torch.from_numpy(np.array(whole, dtype=torch.empty(0, dtype=self._kind).numpy().dtype))
-        scale = DOUBLE_SCALE if self._kind == torch.float64 else 1.0
-        total = float(weight)
-        found = [math.fsum(column) / total / scale for column in self._columns(at)]
-        return self._with_odd(torch.tensor(found, dtype=torch.float64), at).to(self._kind)
+        return self._with_odd(self._totals(at) / float(weight) / self._scale(), at).to(self._kind)
 
-    def _columns(self, at: torch.Tensor) -> Sequence[Sequence[float]]:
-        """What each of some elements has in the bins."""
-        if not self._bins:
-            return [()] * len(at)
-        found: list[list[float]] = []
-        for some in torch.split(at, BLOCK):
-            found += torch.stack([held[some] for held in self._bins.values()]).T.tolist()
-        return found
+    def _totals(self, at: torch.Tensor) -> torch.Tensor:
+        """The exact totals of some elements, rounded to float64."""
+        blocks = torch.split(at, BLOCK) if self._bins else ()
+        found = [rounded_sums([self._bins[number][some] for number in sorted(self._bins)]) for some in blocks]
+        return torch.cat(found) if found else torch.zeros(len(at), dtype=torch.float64)
+
+    def _scale(self) -> float:
+        return DOUBLE_SCALE if self._kind == torch.float64 else 1.0
 
     def _with_odd(self, values: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         if self._odd is None:
@@ -220,6 +216,27 @@ class WideSum:
             own = own.clone()  # memory of its own
             found[name] = torch.view_as_complex(own.reshape(*like.shape, 2)) if like.is_complex() else own.reshape(like.shape)
         return found
+
+
+def rounded_sums(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sums of some rows (n,) of float64, each as if it were added exactly and rounded once."""
+    high, low = torch.zeros_like(rows[0]), torch.zeros_like(rows[0])
+    lost = torch.zeros_like(rows[0], dtype=torch.bool)
+    for row in rows:
+        high, rest = _two_sum(high, row)
+        low, rest = _two_sum(low, rest)
+        lost |= rest != 0
+    total = high + low
+    for at in lost.nonzero().reshape(-1).tolist():  # more than two numbers can hold
+        total[at] = math.fsum(float(row[at]) for row in rows)
+    return total
+
+
+def _two_sum(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(the rounded sum, what rounding took away)."""
+    total = one + other
+    back = total - one
+    return total, (one - (total - back)) + (other - back)
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
