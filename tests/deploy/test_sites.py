@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import deployments
 import grids
@@ -179,6 +180,30 @@ def test_a_site_that_cannot_use_the_runs_kernel_says_so_and_is_left_out(
     result = there.serve()
     assert result.status == "paused"
     assert any("kernel" in event["cause"] for event in there.events("skipped"))
+
+
+def test_a_site_tries_the_kernel_on_its_own_samples_once_and_refuses_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedgsp.client.proof import Outcome, Trial
+
+    tried: list[str] = []
+    real = Trial.judge
+
+    def judge(trial: Trial, kernel: Any) -> Outcome:
+        if trial.data.clients[0].startswith("made up"):  # the server has no samples
+            return real(trial, kernel)
+        tried.append(next(name for name, rows in zip(trial.data.clients, trial.data.train, strict=True) if len(rows)))
+        return Outcome("its steps are others") if tried[-1] == "site-01" else real(trial, kernel)
+
+    monkeypatch.setattr(Trial, "judge", judge)
+    settings = {"quorum": 0.1, "wait_seconds": 5.0}
+    there = deployments.deployment(tmp_path, deployments.chains(2), clients=4, rounds=3, fast="auto", settings=settings)
+    result = there.serve()
+    assert result.status == "finished"
+    assert {event["client"] for event in there.events("skipped")} == {1}
+    assert all("its steps are others" in event["cause"] for event in there.events("skipped"))
+    assert sorted(name for name in tried if name != "site-01") == ["site-00", "site-02", "site-03"]
 
 
 def test_the_server_judges_on_its_own_samples_too(tmp_path: Path) -> None:

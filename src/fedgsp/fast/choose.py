@@ -7,7 +7,7 @@ out on the run's own samples before it is taken (`fedgsp.client.proof`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -36,7 +36,7 @@ class Kernel:
     name: str
     why: str
     layers: tuple[str, ...] = ()
-    checked: str = ""
+    checked: str = field(default="", compare=False)
 
     def said(self) -> str:
         """What is said of it in a run's first line."""
