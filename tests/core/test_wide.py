@@ -114,6 +114,14 @@ def test_one_element_that_all_have_beside_one_that_differs(value: float) -> None
     assert found.numpy().tobytes() == expected.numpy().tobytes()
 
 
+def test_bits_are_compared_not_values() -> None:
+    """A NaN is like itself, payload and all; 0.0 and -0.0 are not alike, and add up to 0.0 in any order."""
+    payload, zeros = 0x7FC01234, (0x00000000, 0x80000000)
+    for signs in (zeros, zeros[::-1]):
+        found = summed([(of_patterns([payload, sign, k]), 1) for k, sign in enumerate(signs)]).mean()["running_var"]
+        assert found.numpy().view(np.uint32).tolist()[:2] == [payload, 0]
+
+
 def test_a_running_variance_may_grow_by_any_factor_in_a_round() -> None:
     """From 1 to 10^12 and 3 * 10^12: the mean by 1 and 3 samples is 2.5 * 10^12."""
     assert summed([([1e12] * 3, 1), ([3e12] * 3, 3)]).mean()["running_var"].tolist() == [np.float32(2.5e12)] * 3

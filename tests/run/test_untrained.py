@@ -90,15 +90,18 @@ def test_what_is_not_finite_and_not_trained_passes_through_to_the_bit(method: st
     assert math.isfinite(result.journal[-1]["loss"])
 
 
-def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make", "scale", "name"), [(Normed, 1e6, "norm.running_var"), (Masked, 1.0, "mask")])
+def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(
+    make: type[nn.Module], scale: float, name: str, tmp_path: Path
+) -> None:  # fmt: skip
     """A checkpoint does not say what is trained: the run does, anew."""
-    data, straight = federation(1e6), fedgsp.train("fedavg", federation(1e6), Normed, rounds=3, workers=0)
-    fedgsp.train("fedavg", data, Normed, rounds=1, workers=0, out=tmp_path / "run")
-    longer = fedgsp.resume(tmp_path / "run", rounds=3, data=data, model=Normed)
+    run, data = tmp_path / "run", federation(scale)
+    straight = fedgsp.train("fedavg", data, make, rounds=3, workers=0)
+    fedgsp.train("fedavg", data, make, rounds=1, workers=0, out=run)
+    longer = fedgsp.resume(run, rounds=3, data=data, model=make)
     assert longer.state.digest() == straight.state.digest()
-    found = load_file(tmp_path / "run" / "model.safetensors")
-    assert torch.equal(found["norm.running_var"], straight.state.model["norm.running_var"])
-    assert fedgsp.replay(tmp_path / "run", data=data, model=Normed).differs is None
+    assert torch.equal(load_file(run / "model.safetensors")[name], straight.state.model[name])
+    assert fedgsp.replay(run, data=data, model=make).differs is None
 
 
 def test_the_running_statistics_are_the_clients_mean() -> None:
