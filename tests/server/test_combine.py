@@ -13,11 +13,13 @@ from tiny import bits, chains, federation, linear, normed
 
 import fedgsp
 from fedgsp.client import SGD
+from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.errors import Diverged, RunFailed
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.tensors import Tensors
 from fedgsp.server import Combine, Controls, Models
 from fedgsp.server import combine as module
+from fedgsp.server.combine import CombineUpdate
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,9 @@ def test_what_is_no_model_is_refused_with_the_rules_name_and_file(how: str, told
 
 
 def test_a_whole_model_that_is_chosen_is_copied_out_of_the_file() -> None:
-    rule = Krum(liars=0)
-    state = aggregate(rule, start(rule, vector(0.0)), [vector(1.0), vector(2.0)], [1, 1])
-    assert state.models[GLOBAL]["w"].untyped_storage().nbytes() == 4
+    rule, chain = Krum(liars=0), Chain((0,))
+    update = CombineUpdate(rule, start(rule, vector(0.0)), Plan(1, (chain,), 1))
+    update.add(ChainResult(0, chain, vector(3.0), (HopReport(0, 0, 0, 1, 1, 0, 0, 0.0),)))
+    model = update.finish().models[GLOBAL]
+    update._spool.put(0, vector(9.0))
+    assert model["w"].item() == 3.0
