@@ -145,3 +145,12 @@ def test_files_are_compared_as_paths_not_as_texts() -> None:
     space: dict[str, Any] = {"__name__": "fedgsp_extras.rules"}
     exec(compile("def work():\n    1 / 0\n", str(beside), "exec"), space)
     assert place_of(caught(space["work"])) == "rules.py:2, in work"
+
+
+def test_what_dataclasses_generate_for_one_of_ours_is_ours() -> None:
+    from fedgsp.core.chain import Chain
+
+    space: dict[str, Any] = {"__name__": "rules", "Chain": Chain}
+    exec(compile("def plan():\n    return Chain(())\n", "rules.py", "exec"), space)
+    error = caught(space["plan"])
+    assert place_of(error) == "rules.py:2, in plan"

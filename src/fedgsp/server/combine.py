@@ -31,8 +31,6 @@ from fedgsp.core.threads import one_math_thread
 from fedgsp.core.where import where_defined
 from fedgsp.server.rule import ServerRule, Update
 
-TRAINED = "trained"
-"""In `extra`: the names of the tensors that clients train."""
 BLOCK_BYTES = 2**26
 """What is stacked at a time, in float64."""
 
@@ -139,10 +137,6 @@ class Combine(ServerRule):
         trained, in float64.
         """
 
-    def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
-        """One model, and which of its tensors are trained."""
-        return ServerState(round=0, models={GLOBAL: model}, extra={TRAINED: sorted(setting.trained_of(model))})
-
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> Update:
         """Begin to keep results."""
         return CombineUpdate(self, state, plan)
@@ -174,7 +168,7 @@ class CombineUpdate(Update):
             raise Diverged("no chain of this round trained a single sample, so there is nothing to combine.")
         rule, start = self._rule, self._state.model
         results = [self._results[index] for index in sorted(self._results)]
-        trained = frozenset(self._state.extra.get(TRAINED, start))
+        trained = frozenset(Setting(trained=self._state.trained).trained_of(start))
         models = Models([self._spool.get(one.index) for one in results], start, trained, results)
         with one_math_thread(), torch.no_grad():
             combined = rule.combine(models, torch.tensor([one.samples for one in results], dtype=torch.float64))
