@@ -248,8 +248,8 @@ class SGD:
 
 
 def trained(model: nn.Module) -> Tensors:
-    """The parameters that are trained, sharing the model's memory."""
-    return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    """The parameters that are trained, sharing the model's memory; one that has two names under both."""
+    return {name: p.detach() for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
 
 
 def own_accuracy(visit: Visit) -> float:

@@ -37,4 +37,8 @@ class ServerBench:
                 x, y = gather(self._job.data, self._rows[begin : begin + CHUNK])
                 loss = self._job.task.loss(module(x.to(device)), y.to(device)).sum() / len(self._rows)
                 loss.backward()  # type: ignore[no-untyped-call]
-            return {n: p.grad.detach().cpu().clone() for n, p in module.named_parameters() if p.grad is not None}
+            return {
+                n: p.grad.detach().cpu().clone()
+                for n, p in module.named_parameters(remove_duplicate=False)
+                if p.grad is not None
+            }

@@ -15,6 +15,7 @@ from fedgsp.client.batching import Batching
 from fedgsp.client.choice import choose
 from fedgsp.client.keep import ClientStore
 from fedgsp.client.proof import Trial
+from fedgsp.client.rules import trained as trained_in
 from fedgsp.core.blame import blamed
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import cores
@@ -184,7 +185,7 @@ def prepare(
     if config.model.init is not None:
         initial = load_initial(config.model.init, initial)
     scratch = check_model(job)
-    trained = frozenset(name for name, parameter in scratch.named_parameters() if parameter.requires_grad)
+    trained = frozenset(trained_in(scratch))
     try_planner(method.planner, job, roster, config.run.rounds)
     if prepared.warm_up is not None:
         initial = warmed_up(
