@@ -21,7 +21,7 @@ import fedgsp
 from fedgsp.core.blame import RemoteTraceback
 from fedgsp.core.errors import InputError, Paused, RunFailed
 from fedgsp.method import Method
-from fedgsp.plan import Constant, Grouped, Random
+from fedgsp.plan import Grouped, Linear, Random
 from fedgsp.server import Mean
 
 RULES = """from dataclasses import dataclass
@@ -101,8 +101,10 @@ def test_a_rule_that_raises_at_a_site(rules: Any, tmp_path: Path, capfd: pytest.
 
 @dataclass(frozen=True)
 class BadGrouper(Random):
+    """Fails late: what fails at once is refused before anything is written (`run/trial.py`)."""
+
     def assign(self, counts: Any, n_groups: int, rng: np.random.Generator) -> Any:
-        return np.zeros(3).reshape(2, 2)
+        return super().assign(counts, n_groups, rng) if n_groups == 2 else np.zeros(3).reshape(2, 2)
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ class BadServer(Mean):
         return Update()
 
     def views(self, state: Any) -> Any:
-        self.fail("views")
+        if state.round:
+            self.fail("views")
         return super().views(state)
 
     def fail(self, at: str) -> None:
@@ -139,26 +142,19 @@ class BadServer(Mean):
 
 
 def test_a_grouper_that_raises(tmp_path: Path) -> None:
-    method = Method(Grouped(Constant(2), BadGrouper(), kappa=1.0), tiny.static(2).local, Mean())
-    told = r"the planner of round 1 failed: ValueError: cannot reshape .* \(test_blame\.py:\d+, in assign\)\. The model of"
+    method = Method(Grouped(Linear(1.0, 2), BadGrouper(), kappa=1.0), tiny.static(2).local, Mean())
+    told = r"^the planner .*BadGrouper.* failed .*round 2: ValueError: cannot reshape .* \(test_blame\.py:\d+, in assign\)\. "
     with pytest.raises(RunFailed, match=told) as failed:
-        train(method, tmp_path / "run")
+        train(method, tmp_path / "run", rounds=3)
     assert isinstance(failed.value.__cause__, ValueError)
     assert "in assign" in events(tmp_path / "run", "failed")[0]["trace"]
 
 
-@pytest.mark.parametrize(
-    ("where", "told"),
-    [
-        ("start", "the server rule's 'start' of round 1 failed"),
-        ("add", "the server rule's 'add' in round 1 failed"),
-        ("finish", "the server rule's 'finish' of round 1 failed"),
-        ("views", "the run failed"),
-    ],
-)
-def test_a_server_rule_that_raises(where: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["start", "add", "finish", "views"])
+def test_a_server_rule_that_raises(where: str, tmp_path: Path) -> None:
     method = Method(tiny.static(2).planner, tiny.static(2).local, BadServer(where=where))
-    with pytest.raises(RunFailed, match=rf"^{told}: LookupError: not here \(test_blame\.py:\d+, in fail\)\.") as failed:
+    told = r"^the server rule BadServer \(.*\) failed.*: LookupError: not here \(test_blame\.py:\d+, in fail\)\. The model"
+    with pytest.raises(RunFailed, match=told) as failed:
         train(method, tmp_path / "run")
     assert isinstance(failed.value.__cause__, LookupError)
     assert "not here" in events(tmp_path / "run", "failed")[0]["trace"]
@@ -166,9 +162,8 @@ def test_a_server_rule_that_raises(where: str, told: str, tmp_path: Path) -> Non
 
 def test_a_server_rule_that_raises_before_anything_is_written(tmp_path: Path) -> None:
     method = Method(tiny.static(2).planner, tiny.static(2).local, BadServer(where="init"))
-    with pytest.raises(
-        InputError, match=r"^setting the run up failed: LookupError: not here \(test_blame\.py:\d+, in fail\)\.$"
-    ):
+    told = r"^the server rule BadServer .*failed before round 1: LookupError: not here \(test_blame\.py:\d+, in fail\)\.$"
+    with pytest.raises(InputError, match=told):
         train(method, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -190,6 +185,8 @@ def test_a_model_that_raises_when_it_is_checked() -> None:
 
 
 def _odd(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    if len(targets) <= 8:  # the batch that every metric is tried on before anything is written
+        return torch.zeros(len(targets))
     raise KeyError("odd")
 
 
