@@ -30,7 +30,9 @@ from fedgsp.run.result import RunResult
 
 FILE = Path(__file__).with_name("digests.json")
 NAMES = [*METHODS, "fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+scaffold"]
-UNLIKE = ("fedavg", "fedfusion", "ida", "fedadam", "scaffold", "moon", "astraea", "fedgsp", "fedseq-inter", "feddc", "fd", "cfl")
+UNLIKE = [
+    "fedavg", "fedfusion", "ida", "fedadam", "scaffold", "moon", "astraea", "fedgsp", "fedseq-inter", "feddc", "fd", "cfl",
+]  # fmt: skip
 """Methods that go through the engine in ways of their own."""
 STORED: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"figures": {}, "machines": {}}
 
