@@ -47,6 +47,7 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The user's own `rules.py`."""
     (tmp_path / "rules.py").write_text(RULES)
     monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("rules", None)  # another test's
     yield importlib.import_module("rules")
     del sys.modules["rules"]
 

@@ -174,12 +174,12 @@ def test_an_exception_in_a_rule_tells_the_line_in_code_that_the_server_named_and
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The message may quote data, other modules are the site's own business; the site's log has all of it."""
-    (tmp_path / "rules.py").write_text(RULES)
+    (tmp_path / "ward_rules.py").write_text(RULES)
     (tmp_path / "private_loader.py").write_text(PRIVATE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    site.write_text(site.read_text() + 'methods = ["sgd", "rules:Mine"]\n')
-    told = training(site, sheet=sheet(rule={**RULE, "kind": "rules:Mine"}).encode())
-    assert told["refused"] == "it failed: KeyError (rules.py:14, in term)"
+    site.write_text(site.read_text() + 'methods = ["sgd", "ward_rules:Mine"]\n')
+    told = training(site, sheet=sheet(rule={**RULE, "kind": "ward_rules:Mine"}).encode())
+    assert told["refused"] == "it failed: KeyError (ward_rules.py:14, in term)"
     assert "4711" not in json.dumps(told)
     assert "private_loader" not in json.dumps(told)
     log = capfd.readouterr().err
