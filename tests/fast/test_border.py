@@ -212,6 +212,23 @@ def test_a_nan_that_came_in_unchecked_is_seen_behind_a_max_pool(fast: Any) -> No
         fedgsp.train("fedavg", replace(data, features=spoilt), Net, rounds=1, workers=0, fast=fast)
 
 
+@needs_compiler
+@pytest.mark.parametrize("place", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_max_pool_passes_a_nan_on_wherever_it_is_in_its_window(place: tuple[int, int]) -> None:
+    from visits import compiled
+
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3))
+    x = np.random.default_rng(0).random((6, 1, 4, 4), dtype=np.float32)
+    data = from_arrays(x, np.arange(6) % 3, np.zeros(6, int), ["a"], classes=3, test_fraction=0.0)
+    twin = compiled(model, SGD(), data).fused(model, torch.from_numpy(x[:1]), 5)
+    assert twin is not None
+    spoilt = torch.from_numpy(x.copy())
+    spoilt[2, 0, place[0], place[1]] = torch.nan
+    with torch.no_grad():
+        assert torch.equal(twin(spoilt).isnan(), model(spoilt).isnan())
+        assert bool(twin(spoilt)[2].isnan().all())
+
+
 def test_labels_outside_of_the_classes_are_refused() -> None:
     data = images()
     with pytest.raises(InputError, match="training labels from 0 to 2, and classes from 0 to 1"):

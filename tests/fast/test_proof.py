@@ -59,6 +59,16 @@ def test_one_whose_steps_are_a_thousandth_too_long_is_not(lr: float, wrong: floa
     assert "its steps are not those of plain PyTorch" in kernel.why
 
 
+@pytest.mark.parametrize("lr", [1e-12, 1e-8])
+def test_steps_that_drown_in_the_rounding_of_weights_are_made_larger(lr: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a bias that begins at zero nothing would show at such rates, right or wrong."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3, bias=False))
+    assert choose("auto", model, images(), SGD(lr=lr)).compiled
+    begin = FusedNet.begin
+    monkeypatch.setattr(FusedNet, "begin", lambda net, step: begin(net, replace(step, lr=2 * step.lr)))
+    assert choose("auto", model, images(), SGD(lr=lr)).name == "plain"
+
+
 def test_what_clients_keep_is_part_of_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """c_k is zero at a client's first visit: without a second one a lost correction would not show."""
     shared = {f"control.{name}": torch.zeros_like(p) for name, p in net().named_parameters()}
