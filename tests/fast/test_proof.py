@@ -63,6 +63,7 @@ def test_one_whose_steps_are_a_thousandth_too_long_is_not(lr: float, wrong: floa
 def test_steps_that_drown_in_the_rounding_of_weights_are_made_larger(lr: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a bias that begins at zero nothing would show at such rates, right or wrong."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3, bias=False))
+    nn.init.constant_(model[1].weight, 0.5)  # type: ignore[arg-type]
     assert choose("auto", model, images(), SGD(lr=lr)).compiled
     begin = FusedNet.begin
     monkeypatch.setattr(FusedNet, "begin", lambda net, step: begin(net, replace(step, lr=2 * step.lr)))

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from fedgsp.core.errors import InputError
 from fedgsp.fast.structure import oddity
-from fedgsp.models.cnn import StandardisingNet
+from fedgsp.models.cnn import SplitNet, StandardisingNet
 from fedgsp.models.operations import ARRANGES, Recorded, in_mode, own_randomness
 from fedgsp.models.split import as_it_is, declared, halves_of
 
@@ -210,7 +210,8 @@ def _before_and_body(
     """(what happens before, what is traced, what its children are called in the model)."""
     if isinstance(getattr(model, "features", None), nn.Module) and isinstance(getattr(model, "classifier", None), nn.Module):
         try:
-            halves = declared(model) if verified else halves_of(model, example, "the fast path")
+            ours = type(model) in (SplitNet, StandardisingNet)  # whose forward is just that
+            halves = declared(model) if verified or ours else halves_of(model, example, "the fast path")
         except InputError as error:
             raise Unknown("its forward is not classifier(features(x)) in training and in evaluation") from error
         return halves.prepare, nn.Sequential(halves.features, halves.classifier), ("features", "classifier")
