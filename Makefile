@@ -5,10 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test test-all bench bench-peers lint types boundaries browser network clean
+.PHONY: demo quick test test-all durations bench bench-peers lint types boundaries browser network clean
 
 demo: $(STAMP)
 	$(BIN)/fedgsp run --report
+
+# After every change: a minute. Types are left to `make test`: without a cache they take a minute of their own.
+quick: lint boundaries
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --quick
 
 test: lint types boundaries
 	$(BIN)/pytest -m "not slow"
@@ -18,13 +22,16 @@ test: lint types boundaries
 BESIDE := $(VENV)/beside
 test-all: lint types boundaries browser network
 	mkdir -p $(BESIDE) && rm -f .coverage $(BESIDE)/*
-	{ COVERAGE_FILE=$(BESIDE)/coverage $(BIN)/pytest -m beside --durations=12 --cov --cov-report= && $(BIN)/python tests/mutations.py; } \
+	{ COVERAGE_FILE=$(BESIDE)/coverage $(BIN)/pytest -m beside --durations=12 --cov --cov-report= && $(BIN)/python -m tests.mutations; } \
 	  > $(BESIDE)/log 2>&1 & beside=$$!; \
 	$(BIN)/pytest -m "not slow" --durations=12 --cov --cov-report=; fast=$$?; \
 	$(BIN)/pytest -m "slow and not beside" --durations=12; slow=$$?; \
 	wait $$beside; there=$$?; cat $(BESIDE)/log; exit $$((fast + slow + there))
 	$(BIN)/coverage combine --quiet --append $(BESIDE)/coverage
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=90
+
+durations: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --measure
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/round.py

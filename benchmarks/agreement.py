@@ -3,7 +3,7 @@
     python benchmarks/agreement.py [--networks 200]
 
 The largest difference in units in the last place of the tensor's largest weight, and as a share of the largest change in the
-same tensor, which is what the trial before a run looks at.
+same tensor, which is what the check before a run looks at.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 from fedgsp import from_arrays
 from fedgsp.client import SGD
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Stop
+from fedgsp.core.chain import Hop
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.data.batches import gather
@@ -48,7 +48,7 @@ def network(rng: np.random.Generator) -> tuple[nn.Module, tuple[int, ...]]:
 
 def after(model: nn.Module, rule: SGD, data: object, kernel: Kernel) -> Tensors:
     turn = Trainer(copy.deepcopy(model), rule, classification(), data, torch.device("cpu"), Seeds(0), kernel)  # type: ignore[arg-type]
-    turn.visit(1, Stop(0, 0, 0), clone(model_tensors(model)), {})
+    turn.train(1, Hop(0, 0, 0), clone(model_tensors(model)), {})
     return clone(turn.tensors())
 
 

@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from fedgsp.core.chain import Chain, Plan
-from fedgsp.engine import Engine, EngineEvent, HopDone, InlineEngine, Job, PoolEngine
-from fedgsp.engine.job import planned_samples
-from fedgsp.engine.ray.cluster import Cluster
-from fedgsp.engine.ray.engine import RayEngine
-from fedgsp.engine.ray.settings import RaySettings
+from fedgsp.engine import Engine, EngineEvent, HopDone, InlineEngine, ProcessEngine, WorkerSetup
+from fedgsp.engine.base import planned_samples
+from fedgsp.engine.transports.ray.cluster import Cluster
+from fedgsp.engine.transports.ray.settings import RaySettings
+from fedgsp.engine.transports.ray.transport import RayEngine
 from fedgsp.methods import named
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, ModelSection, RunConfig
-from fedgsp.run.drive import Objects
-from fedgsp.run.setup import Setup
+from fedgsp.run.run import Run
 
 CLIENTS = 24
 DIVIDED = "Ray, samples divided among two workers"
@@ -42,18 +42,18 @@ def main() -> None:
     print("| model | chains | engine | ms a hop beside training | ms of training a hop |\n| --- | --- | --- | --- | --- |")
     for model, megabytes in (("small_cnn", 0.05), ("leaf_cnn", 26.4)):
         config = RunConfig(data=DataSection(f"glyphs:clients={CLIENTS}"), model=ModelSection(model), method=named("fedavg"))
-        setup = Objects().prepare(config)
+        run = RunBuilder().build(config)
         shapes = {
             f"{CLIENTS} of one client": tuple(Chain((k,)) for k in range(CLIENTS)),
             "one of all": (Chain(tuple(range(CLIENTS))),),
         }
-        with engines(setup.job) as known:
+        with engines(run.worker_setup) as known:
             for shape, chains in shapes.items():
                 serial = {name: engine for name, engine in known.items() if len(chains) == 1 or name != DIVIDED}
                 costs: dict[str, list[tuple[float, float]]] = {name: [] for name in serial}
                 for turn in range(told.turns + 1):  # the first is for starting and page faults
                     for name, engine in serial.items():
-                        cost = one_round(engine, setup, Plan(turn + 1, chains, len(chains)))
+                        cost = one_round(engine, run, Plan(turn + 1, chains, len(chains)))
                         costs[name] += [cost] if turn else []
                 for name, found in costs.items():
                     beside, training = (1000 * statistics.median(column) for column in zip(*found, strict=True))
@@ -62,11 +62,11 @@ def main() -> None:
 
 
 @contextmanager
-def engines(job: Job) -> Iterator[dict[str, Engine]]:
+def engines(job: WorkerSetup) -> Iterator[dict[str, Engine]]:
     """All of them, ready."""
     known: dict[str, Engine] = {
         "this process": InlineEngine(job),
-        "local worker": PoolEngine(job, 1),
+        "local worker": ProcessEngine(job, 1),
         "Ray, one worker": RayEngine(job, RaySettings(workers=1, data="store"), 1),
         DIVIDED: RayEngine(job, RaySettings(workers=2, data="shards"), 2),
     }
@@ -75,7 +75,7 @@ def engines(job: Job) -> Iterator[dict[str, Engine]]:
         engine.close()
 
 
-def one_round(engine: Engine, setup: Setup, plan: Plan) -> tuple[float, float]:
+def one_round(engine: Engine, run: Run, plan: Plan) -> tuple[float, float]:
     """(seconds beside training, seconds of training) a hop."""
     trained: list[float] = []
 
@@ -83,10 +83,10 @@ def one_round(engine: Engine, setup: Setup, plan: Plan) -> tuple[float, float]:
         if isinstance(event, HopDone):
             trained.append(event.report.seconds)
 
-    update = setup.server.start(setup.first, plan, planned_samples(plan, setup.job.data))
+    update = run.server.start(run.initial_state, plan, planned_samples(plan, run.worker_setup.data))
     elsewhere = getattr(update, "elsewhere", None)
     began = time.perf_counter()
-    for result in engine.run(plan, replace(setup.first), listen, None, None, elsewhere() if elsewhere else None):
+    for result in engine.run(plan, replace(run.initial_state), listen, None, None, elsewhere() if elsewhere else None):
         update.add(result)
     took = time.perf_counter() - began
     return (took - sum(trained)) / len(trained), sum(trained) / len(trained)

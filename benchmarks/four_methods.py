@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 
 import fedgsp
+from fedgsp.report.colours import looks
 
 METHODS = ("fedavg", "naive-gsp", "naive-gsp-icg", "fedgsp")
 
@@ -27,7 +28,7 @@ def run(method: str, place: Path, arguments: argparse.Namespace) -> list[dict[st
             workers=arguments.workers,
         )  # fmt: skip
     print(f"{method}: data {result.facts['data']['fingerprint'][:16]}, seed {arguments.seed}, files in {place}", flush=True)
-    return result.journal
+    return result.history
 
 
 def table(journals: dict[str, list[dict[str, float]]]) -> str:
@@ -35,8 +36,8 @@ def table(journals: dict[str, list[dict[str, float]]]) -> str:
         "| method | round | accuracy | loss | serial SGD steps so far | MB handed on so far |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for method, journal in journals.items():
-        shown = [e for e in journal if e["round"] in (1, 2, 3, 10, 30) or e is journal[-1]]
+    for method, history in journals.items():
+        shown = [e for e in history if e["round"] in (1, 2, 3, 10, 30) or e is history[-1]]
         rows += [
             f"| {method} | {e['round']} | {e['accuracy']:.4f} | {e['loss']:.4f} | {e['serial_steps_total']:,} "
             f"| {e['bytes_total'] / 1e6:,.1f} |"
@@ -71,7 +72,7 @@ def draw(journals: dict[str, list[dict[str, float]]], plans: list[dict[str, obje
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    colours = {"fedavg": "#0072B2", "naive-gsp": "#E69F00", "naive-gsp-icg": "#009E73", "fedgsp": "#D55E00"}
+    colours = {name: look.colour for name, look in zip(METHODS, looks(METHODS), strict=True)}
     figure, (lanes, rounds, steps) = pyplot.subplots(1, 3, figsize=(13, 4.2), width_ratios=(1.25, 1, 1))
     shown = [plan for plan in plans if plan["round"] in (1, 2, 4, 8, 20, plans[-1]["round"])]
     for column, plan in enumerate(shown):
@@ -82,8 +83,8 @@ def draw(journals: dict[str, list[dict[str, float]]], plans: list[dict[str, obje
         lanes.text(column * 12, 1.3, f"round {plan['round']}", fontsize=8)
     lanes.set_title("FedGSP: a lane is a group, a dot a client.\nLanes multiply and shorten", fontsize=10, pad=14)
     lanes.axis("off")
-    for method, journal in journals.items():
-        scored = [e for e in journal if "accuracy" in e]
+    for method, history in journals.items():
+        scored = [e for e in history if "accuracy" in e]
         accuracy = [e["accuracy"] for e in scored]
         rounds.plot([e["round"] for e in scored], accuracy, color=colours[method], label=method)
         steps.plot([e["serial_steps_total"] for e in scored], accuracy, color=colours[method])

@@ -40,8 +40,8 @@ from fedgsp.plan import (
     group_sums,
     summarise_pairs,
 )
+from fedgsp.plan.cells import balance_vectors
 from fedgsp.plan.icg import plus_plus_start
-from fedgsp.plan.vectors import balance_vectors
 
 Counts = NDArray[Any]
 CASES = ((364, 52), (368, 10), (368, 20), (368, 50), (3550, 100), (3550, 1000), (100_000, 1000), (1_000_000, 10_000))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgsp.data.sources import load
-from fedgsp.plan import ICG, Balanced, GroupEstimator, Random, group_sums, private_counts, summarise_pairs
+from fedgsp.plan import ICG, Balanced, Grouper, Random, group_sums, private_counts, summarise_pairs
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 DELTA = 1e-5
@@ -27,7 +27,7 @@ def main() -> None:
     counts = np.asarray(load(options.data).profiles().counts, dtype=np.int64)
     base = summarise_pairs(counts).median
 
-    def ratio(grouper: GroupEstimator, groups: int, epsilon: float | None, delta: float) -> float:
+    def ratio(grouper: Grouper, groups: int, epsilon: float | None, delta: float) -> float:
         """The median over seeds of the median CPD over pairs of groups, as a share of that over pairs of clients."""
         found = []
         for seed in range(options.seeds):

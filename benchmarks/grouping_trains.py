@@ -29,7 +29,7 @@ def unit(out: Path, method: str, seed: int, data: str, rounds: int, every: int) 
         result = fedgsp.resume(directory, workers=1)
     else:
         result = fedgsp.train(method, data, "small_cnn", rounds=rounds, seed=seed, out=directory, workers=1, eval_every=every)
-    return {row["round"]: row["accuracy"] for row in result.journal if "accuracy" in row}
+    return {row["round"]: row["accuracy"] for row in result.history if "accuracy" in row}
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float]:

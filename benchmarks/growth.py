@@ -44,14 +44,14 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
     marks: list[tuple[float, float]] = []
     plans: list[float] = []
 
-    class Clock(fedgsp.Observer):
+    class Clock(fedgsp.Callback):
         def mark(self) -> None:
             marks.append((tree_cpu_seconds(os.getpid()), time.perf_counter()))
 
-        def started(self, setup: Any, journal: Any) -> None:
+        def on_run_start(self, run: Any, history: Any) -> None:
             self.mark()  # before the first round is planned
 
-        def round_done(self, entry: dict[str, Any]) -> None:
+        def on_round_end(self, entry: dict[str, Any]) -> None:
             plans.append(entry["timings"]["plan"])
             self.mark()
             self.memory = proportional_memory(os.getpid())
@@ -60,7 +60,7 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
     method = fedgsp.named("fedavg")
     method = replace(method, planner=replace(method.planner, kappa=1.0))
     fedgsp.train(
-        method, data, lambda: torch.nn.Linear(32, 10), rounds=rounds, workers=workers, eval_every=rounds + 1, observers=[clock],
+        method, data, lambda: torch.nn.Linear(32, 10), rounds=rounds, workers=workers, eval_every=rounds + 1, callbacks=[clock],
         lr=0.01, batch_size=5,
     )  # fmt: skip
     spent = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks)]

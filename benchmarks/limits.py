@@ -22,11 +22,13 @@ import torch
 from torch.nn import functional
 
 import fedgsp
+from fedgsp.core.native import Library
 from fedgsp.data.batches import gather
 from fedgsp.fast import Step
-from fedgsp.fast.build import Library, library
+from fedgsp.fast.build import library
 from fedgsp.fast.fused import FusedNet
-from fedgsp.fast.program import LINEAR, LayerSpec, Program, program_of
+from fedgsp.fast.layers import LINEAR, LayerSpec
+from fedgsp.fast.program import Program, program_of
 from fedgsp.models import leaf_cnn
 
 SAMPLES = 100

@@ -26,7 +26,7 @@ TYPE_A = (
 
 TYPE_B_DIGITS = (11.6, 13.0, 12.0, 11.9, 11.6, 11.4, 11.9, 12.3, 11.7, 11.7)
 CONCENTRATION = 300
-"""How much writers of type A differ (Dirichlet): an assumption, as in SPECS 13."""
+"""How much writers of type A differ (Dirichlet): an assumption, not measured."""
 
 
 def synthetic(clients: int, seed: int = 0) -> NDArray[np.int32]:

@@ -26,13 +26,13 @@ from torch.nn.functional import cross_entropy
 
 import fedgsp
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Chain, Plan, Stop
+from fedgsp.core.chain import Chain, Hop, Plan
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState
 from fedgsp.data import FederatedData
 from fedgsp.data.batches import gather
-from fedgsp.engine import Engine, InlineEngine, Job, PoolEngine
-from fedgsp.engine.job import planned_samples
+from fedgsp.engine import Engine, InlineEngine, ProcessEngine, WorkerSetup
+from fedgsp.engine.base import planned_samples
 from fedgsp.fast import PLAIN, Kernel, Obstacles, candidates
 from fedgsp.models import classification, initial_tensors, resolve
 from fedgsp.server import Mean
@@ -50,7 +50,7 @@ def plain_epoch(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, size: 
         optimizer.step()
 
 
-def plain_round(job: Job, clients: range, start: dict[str, torch.Tensor]) -> None:
+def plain_round(job: WorkerSetup, clients: range, start: dict[str, torch.Tensor]) -> None:
     """A model, an optimiser, a loop, a weighted mean."""
     model, total = job.model.build(), 0
     kind = "fused" if sum(t.numel() for t in start.values()) > 100_000 else "for-loop"
@@ -67,7 +67,7 @@ def plain_round(job: Job, clients: range, start: dict[str, torch.Tensor]) -> Non
         tensor /= total
 
 
-def with_engine(engine: Engine, job: Job, plan: Plan, state: ServerState) -> None:
+def with_engine(engine: Engine, job: WorkerSetup, plan: Plan, state: ServerState) -> None:
     update = Mean().start(state, plan, planned_samples(plan, job.data))
     for result in engine.run(plan, state, lambda event: None):
         update.add(result)
@@ -99,7 +99,7 @@ def in_turns(contestants: dict[str, Work], repeats: int, processes: list[int], s
         print(f"| {who} | {used:.3f} | {base / used:.2f} | {took:.3f} | {1000 * used / steps:.3g} |", flush=True)
 
 
-def kernels(job: Job) -> dict[str, Kernel]:
+def kernels(job: WorkerSetup) -> dict[str, Kernel]:
     """The compiled kernel, the one in torch, and none, as far as they are to be had for this model."""
     example, _ = gather(job.data, np.arange(2))
     found = list(candidates(job.fresh_model(), example, Obstacles(), largest_batch=job.rule.batch_size))
@@ -107,10 +107,10 @@ def kernels(job: Job) -> dict[str, Kernel]:
     return named | {"fedgsp, fast off": PLAIN}
 
 
-def job_for(model: str | Callable[[], torch.nn.Module], data: FederatedData, size: int = 5) -> Job:
+def job_for(model: str | Callable[[], torch.nn.Module], data: FederatedData, size: int = 5) -> WorkerSetup:
     spec = resolve(model, data.sample_shape, data.classes)
     rule = replace(fedgsp.named("fedavg").local, batch_size=size)
-    return Job(spec, rule, classification(), data, Seeds(0))
+    return WorkerSetup(spec, rule, classification(), data, Seeds(0))
 
 
 def epoch(repeats: int) -> None:
@@ -122,7 +122,7 @@ def epoch(repeats: int) -> None:
         one_epoch(job_for("leaf_cnn", replace(data, divisor=whole.divisor), size), repeats)
 
 
-def one_epoch(job: Job, repeats: int) -> None:
+def one_epoch(job: WorkerSetup, repeats: int) -> None:
     start, size = initial_tensors(job.model, 0), job.rule.batch_size
     x, y = gather(job.data, job.data.train[0])
 
@@ -140,7 +140,7 @@ def one_epoch(job: Job, repeats: int) -> None:
 
         def work() -> None:
             trainer.model.load_state_dict(start)
-            trainer.visit(1, Stop(0, 0, 0), start, {})
+            trainer.train(1, Hop(0, 0, 0), start, {})
 
         return work
 
@@ -150,12 +150,12 @@ def one_epoch(job: Job, repeats: int) -> None:
     in_turns(contestants, repeats, [], -(-len(y) // size))
 
 
-def one_round(title: str, job: Job, clients: range, repeats: int) -> None:
+def one_round(title: str, job: WorkerSetup, clients: range, repeats: int) -> None:
     chosen = kernels(job)
     state = ServerState(0, {"global": initial_tensors(job.model, 0)})
     plan = Plan(1, tuple(Chain((client,)) for client in clients), groups=len(job.data))
     best = replace(job, kernel=next(iter(chosen.values())))
-    pool = PoolEngine(best, 2)
+    pool = ProcessEngine(best, 2)
     contestants: dict[str, Work] = {"plain PyTorch": lambda: plain_round(job, clients, state.model)}
     for who, kernel in chosen.items():
         own = replace(job, kernel=kernel)

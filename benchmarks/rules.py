@@ -19,15 +19,15 @@ import torch
 
 import fedgsp
 from fedgsp.client import MMD, SGD, Distill, Dyn, Fusion, Moon, Prox, Scaffold
-from fedgsp.client.keep import Bag
+from fedgsp.client.client_state import ClientStates
 from fedgsp.client.rules import obstacles
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Stop
+from fedgsp.core.chain import Hop
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.data import FederatedData
 from fedgsp.data.batches import gather
-from fedgsp.engine import Job
+from fedgsp.engine import WorkerSetup
 from fedgsp.fast import PLAIN, Kernel, candidates
 from fedgsp.models import classification, resolve
 from fedgsp.models.state import model_tensors
@@ -61,7 +61,7 @@ def client(samples: int) -> FederatedData:
 def shared_for(rule: SGD, model: torch.nn.Module, classes: int) -> Tensors:
     """What a server could have sent along."""
     if isinstance(rule, Scaffold):
-        return {name: torch.full_like(tensor, 1e-3) for name, tensor in rule.keeps(model).items()}
+        return {name: torch.full_like(tensor, 1e-3) for name, tensor in rule.initial_client_state(model).items()}
     if isinstance(rule, Distill):
         counts = torch.full((classes,), 3)
         return {"distill.sum": torch.ones(classes, classes), "distill.count": counts, "distill.round": torch.tensor(0)}
@@ -71,9 +71,9 @@ def shared_for(rule: SGD, model: torch.nn.Module, classes: int) -> Tensors:
 class Contestant:
     """One rule on one path."""
 
-    def __init__(self, job: Job, kernel: Kernel) -> None:
+    def __init__(self, job: WorkerSetup, kernel: Kernel) -> None:
         self.trainer = Trainer(job.fresh_model(), job.rule, job.task, job.data, torch.device("cpu"), job.seeds, kernel)
-        self.bag, self.times = Bag(), list[float]()
+        self.client_states, self.times = ClientStates(), list[float]()
         self.shared = shared_for(job.rule, self.trainer.model, job.data.classes)
         self.start = clone(model_tensors(self.trainer.model))
 
@@ -81,7 +81,7 @@ class Contestant:
         """One epoch from the same start."""
         self.trainer.load(self.start)
         began = time.process_time()
-        report = self.trainer.visit(1, Stop(0, 0, 0), self.start, self.shared, bag=self.bag)
+        report = self.trainer.train(1, Hop(0, 0, 0), self.start, self.shared, client_states=self.client_states)
         if timed:
             self.times.append(1000 * (time.process_time() - began) / report.steps)
 
@@ -100,7 +100,7 @@ def main() -> None:
     print("| rule | kernel | ms of CPU a step, fast | plain | plain / fast |\n| --- | --- | --- | --- | --- |")
     for name in arguments.only:
         spec = resolve(arguments.model, data.sample_shape, data.classes)
-        job = Job(spec, RULES[name], classification(), data, Seeds(0))
+        job = WorkerSetup(spec, RULES[name], classification(), data, Seeds(0))
         example, _ = gather(data, np.arange(2))
         told = candidates(job.fresh_model(), example, obstacles(job.rule, job.task), largest_batch=job.rule.batch_size)
         kernel = next((one for one in told if isinstance(one, Kernel)), PLAIN)

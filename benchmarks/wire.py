@@ -9,8 +9,9 @@ from dataclasses import replace
 from statistics import fmean
 
 from fedgsp.methods import named
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
-from fedgsp.run.drive import Objects, start
+from fedgsp.run.lifecycle import start
 
 ROUNDS, SEEDS = 15, 5
 
@@ -20,9 +21,9 @@ def main() -> None:
     for wire in ("float32", "float16", "bfloat16"):
         found, traffic = [], 0.0
         for seed in range(SEEDS):
-            run = RunSection(rounds=ROUNDS, seed=seed, workers=0, eval_every=ROUNDS)
-            setup = Objects().prepare(RunConfig(run, DataSection("glyphs:clients=40"), ModelSection("small_cnn"), method))
-            last = start(replace(setup, job=replace(setup.job, wire=wire)), None).journal[-1]
+            options = RunSection(rounds=ROUNDS, seed=seed, workers=0, eval_every=ROUNDS)
+            run = RunBuilder().build(RunConfig(options, DataSection("glyphs:clients=40"), ModelSection("small_cnn"), method))
+            last = start(replace(run, worker_setup=replace(run.worker_setup, wire=wire)), None).history[-1]
             found.append(last["accuracy"])
             traffic = last["bytes_total"] / 1e6
         print(f"{wire}: accuracy {fmean(found):.4f} ({min(found):.4f} to {max(found):.4f}), {traffic:.1f} MB", flush=True)

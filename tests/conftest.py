@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+pytest_plugins = ["tests.quick"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests of deployments and of killed runs are told apart: they wait for processes most of the time."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import doctest
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 import fedgsp
-from fedgsp.client import SGD, Visit
+from fedgsp.client import SGD, LocalContext
 from fedgsp.core.tensors import digest
 from fedgsp.method import Method
 
@@ -35,9 +36,9 @@ def test_a_run_in_memory_learns_and_leaves_no_files(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     result = trained(rounds=8)
     assert result.status == "finished"
-    assert result.rounds == len(result.journal) == 8
+    assert result.rounds == len(result.history) == 8
     assert result.directory is None
-    assert result.journal[-1]["accuracy"] == 1.0
+    assert result.history[-1]["accuracy"] == 1.0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -47,7 +48,7 @@ def test_the_model_that_comes_out_is_the_one_that_was_judged() -> None:
     assert not model.training
     rows = data.test.rows
     predicted = model(torch.from_numpy(np.asarray(data.features[rows]))).argmax(1).numpy()
-    assert (predicted == data.labels[rows]).mean() == pytest.approx(result.journal[-1]["accuracy_plain"])
+    assert (predicted == data.labels[rows]).mean() == pytest.approx(result.history[-1]["accuracy_plain"])
 
 
 def test_the_same_call_gives_the_same_bits_and_another_seed_does_not() -> None:
@@ -68,7 +69,7 @@ def test_a_module_is_trained_from_its_own_weights_and_not_changed() -> None:
     mine = nn.Linear(3, 2)
     before = digest(dict(mine.state_dict()))
     result = trained(model=mine, rounds=1)
-    assert digest(result.setup.initial) == before == digest(dict(mine.state_dict()))
+    assert digest(result.run.initial_model) == before == digest(dict(mine.state_dict()))
     assert digest(result.state.model) != before
 
 
@@ -77,9 +78,9 @@ def test_a_method_by_hand_with_a_rule_of_ones_own() -> None:
     class Prox(SGD):
         mu: float = 0.1
 
-        def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            loss = visit.task.loss(visit.model(x), y).mean()
-            pairs = ((p, visit.global_model[name]) for name, p in visit.model.named_parameters())
+        def objective(self, ctx: LocalContext, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            loss = ctx.task.loss(ctx.model(x), y).mean()
+            pairs = ((p, ctx.global_model[name]) for name, p in ctx.model.named_parameters())
             away = torch.stack([(p - q).square().sum() for p, q in pairs]).sum()
             return loss + self.mu / 2 * away, loss
 
@@ -87,18 +88,18 @@ def test_a_method_by_hand_with_a_rule_of_ones_own() -> None:
     free: Method = replace(plain, local=Prox(lr=0.1, epochs=4, mu=0.0))
     held: Method = replace(plain, local=Prox(lr=0.1, epochs=4, mu=5.0))
     assert digest(trained(method=free).state.model) == digest(trained(method="fedgsp", epochs=4, fast="off").state.model)
-    start = trained(rounds=1).setup.initial["weight"]
+    start = trained(rounds=1).run.initial_model["weight"]
     moved = [(trained(method=m, lr=None).state.model["weight"] - start).norm().item() for m in (free, held)]
     assert moved[1] < 0.7 * moved[0]
 
 
 def test_options_replace_those_of_the_method() -> None:
-    rule = trained(lr=0.5, batch_size=3, epochs=2, rounds=1).setup.config.method.local
+    rule = trained(lr=0.5, batch_size=3, epochs=2, rounds=1).run.config.method.local
     assert (rule.lr, rule.batch_size, rule.epochs) == (0.5, 3, 2)
 
 
 def test_held_out_clients_and_validation_are_judged_apart() -> None:
-    line = trained(holdout_clients=2, validation=0.3, rounds=1).journal[0]
+    line = trained(holdout_clients=2, validation=0.3, rounds=1).history[0]
     assert line["holdout"]["clients"] == 2
     assert line["holdout"]["samples"] == 20
     assert line["test_clients"] == line["validation"]["clients"] == 6
@@ -109,9 +110,9 @@ def test_a_regression() -> None:
     x = rng.normal(size=(60, 2)).astype(np.float32)
     data = fedgsp.from_arrays(x, x @ np.array([2.0, -1.0]) + 0.5, np.repeat(np.arange(6), 10))
     result = trained(data=data, model=lambda: nn.Linear(2, 1), rounds=20)
-    assert result.journal[-1]["loss"] < 0.05
+    assert result.history[-1]["loss"] < 0.05
     assert result.accuracy is None
-    assert "absolute_error" in result.journal[-1]
+    assert "absolute_error" in result.history[-1]
 
 
 def test_stopping_at_the_target() -> None:
@@ -135,3 +136,7 @@ def test_stopping_at_the_target() -> None:
 def test_bad_input(options: dict[str, object], told: str) -> None:
     with pytest.raises(fedgsp.InputError, match=told):
         trained(**options)
+
+
+def test_the_examples_of_the_docstrings() -> None:
+    assert doctest.testmod(fedgsp.api).failed == 0

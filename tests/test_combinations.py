@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rivals import fedavg, images
 from torch import nn
 
 import fedgsp
 from fedgsp.client import Dyn, Fusion, Prox, Scaffold
 from fedgsp.core.errors import InputError
 from fedgsp.method import Method
-from fedgsp.methods import WORDS, named
+from fedgsp.methods import named, words
 from fedgsp.models import small_cnn
 from fedgsp.plan import GreedyKL
-from fedgsp.server import IDA, Adam, Clustered, Controls, Fused, Nova
+from fedgsp.server import IDA, Adam, Clustered, FusionServer, Nova, ScaffoldServer
+from tests.support.small_federations import fedavg, images
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_a_name_puts_parts_in_place_and_leaves_the_rest() -> None:
     plain, combined = named("fedgsp"), named("fedgsp+fusion-multi+adam")
     assert combined.planner == plain.planner
     assert combined.local == Fusion(operator="multi")
-    assert combined.server == Fused(Adam())
+    assert combined.server == FusionServer(Adam())
     assert named("fedgsp+adam+fusion-multi").server == combined.server, "in any order"
     assert combined.name == "fedgsp+fusion-multi+adam"
     assert isinstance(named("stp-kl").planner.grouper, GreedyKL)  # type: ignore[attr-defined]
-    for word in WORDS:
+    for word in words():
         named(f"fedgsp+{word}").check()
 
 
@@ -78,12 +78,16 @@ class NoSplit(nn.Module):
             {},
             "'scaffold' is one half of a method: it needs the server rule 'scaffold', and not 'mean'",
         ),
-        (fedavg(Controls()), {}, "'scaffold' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'"),
+        (fedavg(ScaffoldServer()), {}, "'scaffold' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'"),
         (fedavg(local=Dyn()), {}, "'dyn' is one half of a method: it needs the server rule 'dyn', and not 'mean'"),
-        (fedavg(Fused(Controls())), {}, "'fused' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'"),
+        (
+            fedavg(FusionServer(ScaffoldServer())),
+            {},
+            "'fused' is one half of a method: it needs the local rule 'scaffold', and not 'sgd'",
+        ),
         (fedavg(Nova()), {}, "the local rule 'sgd' does not report; set local.report_steps = true"),
         (named("moon"), {"model": NoSplit}, "'moon' needs a model that says where its features end"),
-        (fedavg(Fused()), {}, "'fused' is FedFusion's server half: it needs the local rule 'fusion'"),
+        (fedavg(FusionServer()), {}, "'fused' is FedFusion's server half: it needs the local rule 'fusion'"),
     ],
 )
 def test_combinations_that_make_no_sense_are_refused_before_anything_starts(

@@ -1,4 +1,4 @@
-"""The cost model: the paper's arithmetic (SPECS 15), and runs on a fleet worked out by hand."""
+"""The cost model: the paper's arithmetic (docs/methods-reference.md), and runs on a fleet worked out by hand."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 
 import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.cost import FLEETS, PAPER, Fleet, costs_by_round, fleet_named, paper_costs, planned_cost, run_cost
-from fedgsp.plan import Log, Schedule, Singletons
+from fedgsp.plan import Log, RoundSizes, Singletons
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, ModelSection, RunConfig
 from fedgsp.run.flops import flops_per_sample
-from fedgsp.run.setup import prepare
+from tests.support import tiny
 
 FEDGSP = paper_costs(Log(2, 10), 368, 34, 0.3)
 FEDAVG = paper_costs(Singletons(), 368, 470, 0.3)
@@ -101,7 +101,7 @@ def test_rounds_are_also_told_one_by_one() -> None:
 class TestPlanned:
     """Two chains of at most three clients, five clients in all, walked twice; ten samples a client, a model of 1,000 bytes."""
 
-    ROW = Schedule(round=1, wanted=2, groups=2, shortest=2, longest=3, grouped=5, sampled=2, trained=5, passes=2)
+    ROW = RoundSizes(round=1, wanted=2, groups=2, shortest=2, longest=3, grouped=5, sampled=2, trained=5, passes=2)
 
     def test_the_longest_chain_is_walked_as_often_as_said(self) -> None:
         cost = planned_cost([self.ROW, self.ROW], SLOW, 10.0, 1, 10.0, 1000)
@@ -153,8 +153,8 @@ def test_the_paper_fleet_has_the_papers_figures() -> None:
 
 
 def test_torch_counts_leafs_cnn_as_specs_does() -> None:
-    setup = prepare(RunConfig(data=DataSection("glyphs:clients=2"), model=ModelSection("leaf_cnn")))
-    assert flops_per_sample(setup) == 3 * 34_423_808
+    run = RunBuilder().build(RunConfig(data=DataSection("glyphs:clients=2"), model=ModelSection("leaf_cnn")))
+    assert flops_per_sample(run) == 3 * 34_423_808
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
     source = str(tiny.write_npz(tmp_path / "data.npz"))
     for method in ("fedgsp", "fedavg"):
-        fedgsp.train(method, source, "tiny:linear", rounds=2, workers=0, out=tmp_path / method)
+        fedgsp.train(method, source, "tests.support.tiny:linear", rounds=2, workers=0, out=tmp_path / method)
     arguments = [
         "cost",
         str(tmp_path / "fedgsp"),
@@ -180,8 +180,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     told = json.loads(capsys.readouterr().out)
     assert told["fleet"]["server_bits"] is None
     assert [run["rounds"] for run in told["runs"]] == [2, 2]
-    journal = [json.loads(line) for line in (tmp_path / "fedgsp" / "journal.jsonl").read_text().splitlines()]
-    assert told["runs"][0]["traffic"] == journal[-1]["bytes_total"]
+    history = [json.loads(line) for line in (tmp_path / "fedgsp" / "journal.jsonl").read_text().splitlines()]
+    assert told["runs"][0]["traffic"] == history[-1]["bytes_total"]
     assert told["runs"][0]["paper"]["traffic"] == pytest.approx(2 * 0.3 * 8 * 25.2e6 * 2)
     monkeypatch.setattr("sys.argv", ["fedgsp", *arguments[:-1]])
     with pytest.raises(SystemExit):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datafiles import shard, write_csv, write_hdf5, write_images, write_leaf, write_parquet
+
+from tests.support.data_files import shard, write_csv, write_hdf5, write_images, write_leaf, write_parquet
 
 PAGE = Path(__file__).parents[1] / "docs" / "data.md"
 BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from fedgsp.client import Visit
+from fedgsp.client import LocalContext
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
-from fedgsp.models.split import Seen
-from fedgsp.plan import Schedule
+from fedgsp.models.split import BatchOutputs
+from fedgsp.plan import RoundSizes
 from fedgsp.server import Models
 
 DOCS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "docs/extending.md"])
+@pytest.mark.parametrize("page", ["docs/python.md", "docs/extending.md", "docs/robustness.md"])
 def test_the_python_blocks_of_a_page_run_one_after_the_other(page: str) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
@@ -35,7 +35,7 @@ def test_a_method_of_ones_own_with_client_state_takes_under_60_lines() -> None:
     assert sum(len(block.splitlines()) for block in blocks[:2]) < 60
 
 
-GIVEN = (Visit, Seen, Profiles, Seeds, Plan, Chain, Schedule, ChainResult, HopReport, Setting, ServerState)
+GIVEN = (LocalContext, BatchOutputs, Profiles, Seeds, Plan, Chain, RoundSizes, ChainResult, HopReport, Setting, ServerState)
 
 
 def members(cls: type) -> set[str]:
@@ -59,6 +59,6 @@ def test_every_field_of_what_parts_are_given_is_told_and_nothing_else(cls: type)
 
 def test_every_method_of_models_is_told() -> None:
     page = (DOCS / "docs/python.md").read_text()
-    public = {name for name in vars(Models) if not name.startswith("_")} | {"start", "trained", "results"}
+    public = {name for name in vars(Models) if not name.startswith("_")} | {"start", "trained", "results", "slots"}
     assert set(re.findall(r"`models\.(\w+)[^`]*` \|", page)) >= public - {"results"}
     assert "`models.results[i]`" in page

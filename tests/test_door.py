@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mistakes as m
 import pytest
-from mistakes import BASE, HERE, refused, run
 
 from fedgsp.client import SGD, Decay
 from fedgsp.core.errors import InputError
@@ -18,7 +16,9 @@ from fedgsp.door import full_name, theirs
 from fedgsp.method import Method
 from fedgsp.methods import METHODS, named
 from fedgsp.plan import ICG, Constant, Grouped, Log, Mediators, Random
-from fedgsp.server import Fused, Mean
+from fedgsp.server import FusionServer, Mean
+from tests.support import wrong_parts as m
+from tests.support.wrong_parts import BASE, HERE, refused, run
 
 
 def part(**parts: Any) -> Callable[[], Method]:
@@ -45,23 +45,26 @@ MISTAKES: dict[str, tuple[Callable[[], Method], str]] = {
         lambda: replace(BASE, local=SGD(schedule=SCHEDULE)),
         "the schedule of learning rates is the class",
     ),
-    "a class inside a rule": (lambda: replace(BASE, server=Fused(MEAN)), "the server rule is the class Mean itself"),
+    "a class inside a rule": (lambda: replace(BASE, server=FusionServer(MEAN)), "the server rule is the class Mean itself"),
     "a class in a part of one's own": (part(server=m.Holding(inside=Mean)), f"Holding{HERE}: inside is the class Mean itself"),
     "a function for a grouper": (
         grouped(Constant(2), m.by_turns),
-        f"the grouper by_turns{HERE} has no method 'assign'; derive",
+        f"by_turns{HERE} cannot be the grouper: its class must be derived from fedgsp.plan.Grouper",
     ),
-    "a function for a growth": (grouped(m.twice, ICG()), f"the growth function twice{HERE} has no method 'wanted'"),
-    "a number for a growth": (grouped(3, ICG()), "the growth function 3 has no method 'wanted'"),
-    "nothing for a planner": (part(planner=None), "the planner None has no method 'plan'"),
-    "half a grouper": (grouped(Constant(2), m.BareGrouper()), f"the grouper BareGrouper{HERE} has no method 'drawn_in'"),
-    "a planner without a schedule": (part(planner=m.NoSchedule()), f"the planner NoSchedule{HERE} has no method 'schedule'"),
+    "a function for a growth": (grouped(m.twice, ICG()), f"twice{HERE} cannot be the growth function: .* fedgsp.plan.Growth"),
+    "a number for a growth": (grouped(3, ICG()), "^3 cannot be the growth function: its class must be"),
+    "nothing for a planner": (part(planner=None), "^None cannot be the planner: .* fedgsp.plan.Planner"),
+    "half a grouper": (grouped(Constant(2), m.BareGrouper()), f"BareGrouper{HERE} cannot be the grouper"),
+    "a planner without a schedule": (part(planner=m.NoSchedule()), f"NoSchedule{HERE} cannot be the planner"),
     "a local rule from nowhere": (
         part(local=m.NoRule()),
-        f"NoRule{HERE} cannot be the local rule, .*; derive it from fedgsp.cli",
+        f"NoRule{HERE} cannot be the local rule: its class must be derived from fedgsp.client.SGD",
     ),
     "a server rule for a local one": (part(local=Mean()), "Mean cannot be the local rule"),
-    "half a server rule": (part(server=m.NoServer()), f"the server rule NoServer{HERE} has no method 'init'; derive it"),
+    "half a server rule": (
+        part(server=m.NoServer()),
+        f"NoServer{HERE} cannot be the server rule: .* fedgsp.server.ServerRule, Mean or Combine",
+    ),
     "needs that are not": (part(server=m.Wordy()), f"the server rule Wordy{HERE}: needs must be one of 'sum', 'all'"),
     "a list that is wanted": (part(server=m.Listing()), rf"the server rule Listing{HERE}: 'wants' gave \['accuracy'\]"),
     "a list that is reported": (part(local=m.MyLocal(how="reports a list")), f"the local rule MyLocal{HERE}: 'reports' gave"),
@@ -95,4 +98,4 @@ def test_the_name_of_a_part_leads_to_what_is_not_ours() -> None:
     assert full_name(Mean()) == "Mean"
     assert re.fullmatch(f"Grouped with MyGrouper{HERE}", full_name(Grouped(Constant(2), m.MyGrouper())))
     assert re.fullmatch(f"MyPlanner{HERE}", full_name(m.MyPlanner()))
-    assert theirs(Fused(m.MyServer()))
+    assert theirs(FusionServer(m.MyServer()))

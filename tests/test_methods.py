@@ -22,7 +22,7 @@ def refused(table: Any) -> str:
 
 
 def test_the_table_is_the_papers() -> None:
-    """SPECS 0: E = 1, b = 5, eta = 0.01, kappa = 0.3, f(r) = 10 floor(2 ln r + 1), beta = 10; weighed by samples."""
+    """The paper: E = 1, b = 5, eta = 0.01, kappa = 0.3, f(r) = 10 floor(2 ln r + 1), beta = 10; weighed by samples."""
     local, server = SGD(lr=0.01, batch_size=5, epochs=1), Mean("samples")
     ablation = {
         "fedavg": Method(Grouped(Singletons(), Random(), 0.3, "shuffled"), local, server, "fedavg"),

@@ -12,26 +12,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 
 import fedgsp
 from fedgsp.data import load
 from fedgsp.deploy.status import run_status
-from fedgsp.observe.scalars import final_metrics
 from fedgsp.plan import Log
 from fedgsp.report.build import read_runs
+from fedgsp.report.live.feed import LiveRuns
+from fedgsp.report.loggers.scalars import final_metrics
 from fedgsp.report.payload import payload
 from fedgsp.run.config import RunConfig
-from fedgsp.study import growth
 from fedgsp.study.finished import read_finished
-from fedgsp.study.lab import Lab
-from fedgsp.study.presets import PRESETS, Arm
+from fedgsp.study.paper import growth
+from fedgsp.study.paper.presets import PRESETS
+from fedgsp.study.paper.runner import PaperRunner
+from fedgsp.study.study_runner import Arm, DataFacts
 from fedgsp.study.tables import Table
-from fedgsp.watch.live import LiveRuns
+from tests.support import tiny
 
 ROUNDS = 25
 LOG = Log(2.0, 2)
-ARM = Arm("tiny:linear", ROUNDS, 1)
+ARM = Arm(tiny.LINEAR, ROUNDS, 1)
 PRESET = replace(
     PRESETS["laptop"],
     workers=0,
@@ -73,14 +74,15 @@ def source(tmp_path: Path) -> str:
     return f"npz:{tmp_path / 'data.npz'}"
 
 
-def lab(source: str, out: Path, every: int) -> Lab:
+def runner(source: str, out: Path, every: int) -> PaperRunner:
     def adjust(config: RunConfig) -> RunConfig:
         return replace(config, run=replace(config.run, eval_every=every))
 
-    return Lab(PRESET, load(source), source, out, adjust=adjust)
+    data = load(source)
+    return PaperRunner(PRESET, data, DataFacts.of(data, source), out, adjust=adjust)
 
 
-def config_of(made: Lab, rounds: int = ROUNDS) -> RunConfig:
+def config_of(made: PaperRunner, rounds: int = ROUNDS) -> RunConfig:
     method = made.method("fedgsp")
     planner = replace(method.planner, growth=LOG)  # type: ignore[type-var]
     return made.config(replace(method, planner=planner), replace(ARM, rounds=rounds), 0)
@@ -111,7 +113,7 @@ def by_hand(run: Path, every: int) -> tuple[float, str]:
 @pytest.mark.parametrize("every", [1, 10])
 def test_everybody_says_the_same_accuracy(tmp_path: Path, source: str, say: Say, every: int) -> None:
     file, run = tmp_path / "my.toml", tmp_path / "run"
-    study = lab(source, tmp_path / "study", every)
+    study = runner(source, tmp_path / "study", every)
     file.write_text(config_of(study).to_toml())
     printed = say("run", file, "--out", run)
     expected, window = by_hand(run, every)
@@ -160,7 +162,7 @@ def test_everybody_says_the_same_accuracy(tmp_path: Path, source: str, say: Say,
 
 def test_a_run_of_version_0_1_0_is_judged_anew(tmp_path: Path, source: str) -> None:
     run = tmp_path / "run"
-    made = fedgsp.train("fedavg", source, "tiny:linear", rounds=ROUNDS, workers=0, out=run)
+    made = fedgsp.train("fedavg", source, tiny.LINEAR, rounds=ROUNDS, workers=0, out=run)
     told = json.loads((run / "result.json").read_text())
     for new in ("final_rounds", "last"):
         del told[new]
@@ -173,7 +175,7 @@ def test_a_run_of_version_0_1_0_is_judged_anew(tmp_path: Path, source: str) -> N
 
 
 def test_a_longer_run_that_serves_a_study_is_judged_by_the_rounds_asked_for(tmp_path: Path, source: str) -> None:
-    made = lab(source, tmp_path / "study", 1)
+    made = runner(source, tmp_path / "study", 1)
     made.trace("fedgsp", config_of(made, rounds=40))
     (unit,) = (tmp_path / "study" / "units").glob("fedgsp*")
     (table,) = growth.show(made, growth.gather(made)).tables
@@ -185,7 +187,7 @@ def test_a_longer_run_that_serves_a_study_is_judged_by_the_rounds_asked_for(tmp_
 @pytest.mark.parametrize("every", [1, 10])
 def test_tuning_chooses_by_the_same_figure_of_validation_samples(tmp_path: Path, source: str, say: Say, every: int) -> None:
     file, out = tmp_path / "my.toml", tmp_path / "tune"
-    file.write_text(config_of(lab(source, tmp_path, every)).to_toml())
+    file.write_text(config_of(runner(source, tmp_path, every)).to_toml())
     options = ("--config", file, "--grid", "lr=0.003,0.1", "--validation", "0.3", "--out", out)
     told = json.loads(say("tune", *options, "--json"))
     expected: dict[str, Any] = {}

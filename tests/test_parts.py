@@ -8,8 +8,10 @@ from typing import Any, Literal
 import pytest
 
 from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
+from fedgsp.client.attacks import Gaussian, InnerProduct, LabelFlip, Scaled, SignFlip
 from fedgsp.core.errors import InputError
-from fedgsp.parts import KINDS, checked, decode, encode, kind_of
+from fedgsp.parts import PARTS as LISTED
+from fedgsp.parts import checked, decode, encode, kind_of, kinds
 from fedgsp.plan import (
     ICG,
     Balanced,
@@ -34,17 +36,23 @@ from fedgsp.server import (
     IDA,
     Adagrad,
     Adam,
+    CentredClipping,
+    ClippedMean,
     Clustered,
-    Controls,
-    DynMean,
-    ExP,
-    Fused,
-    HandOn,
+    DistillServer,
+    DynServer,
+    FedExP,
+    FusionServer,
+    GeometricMedian,
+    Krum,
     Mean,
+    Median,
     Meta,
+    ModelRotation,
     Momentum,
     Nova,
-    Tables,
+    ScaffoldServer,
+    TrimmedMean,
     Yogi,
 )
 
@@ -118,16 +126,16 @@ PARTS: list[tuple[str, Any]] = [
     ("server", Adam(lr=0.01, beta1=0.8)),
     ("server", Yogi(tau=1e-4)),
     ("server", IDA(variant="ida_intrac")),
-    ("server", Fused(eval_ref="new")),
+    ("server", FusionServer(eval_ref="new")),
     ("local", Scaffold(lr=0.2)),
     ("local", Dyn(alpha=0.1)),
     ("local", Moon(mu=5.0, tau=0.4, anchor="global")),
     ("local", UGA(step=0.3, trace=4)),
     ("local", PerFedAvg(alpha=0.02, variant="hf", personal_steps=3)),
-    ("server", Controls(Adam(lr=0.1))),
-    ("server", DynMean()),
+    ("server", ScaffoldServer(Adam(lr=0.1))),
+    ("server", DynServer()),
     ("server", Nova("uniform")),
-    ("server", ExP(eps=0.1, average_last=False)),
+    ("server", FedExP(eps=0.1, average_last=False)),
     ("server", Meta(lr=0.3, steps=2)),
     ("preparation", MetaSet(share=0.05, classes="uniform")),
     ("preparation", AugmentMean(alpha=0.5)),
@@ -139,25 +147,36 @@ PARTS: list[tuple[str, Any]] = [
     ("preparation", FAugOversample(redundant=4)),
     ("planner", WithPool(Mediators(gamma=3))),
     ("local", Distill(gamma=0.5, match="mse")),
-    ("server", Tables()),
+    ("server", DistillServer()),
     ("planner", OneChain(kappa=0.4, order="fixed")),
     ("planner", Superclients(most_clients=5, least_samples=100)),
     ("planner", Switch(OneChain(kappa=0.2), Mediators(gamma=3), rounds=7)),
-    ("server", HandOn("uniform", period=4, judge="own")),
+    ("server", ModelRotation("uniform", period=4, judge="own")),
     ("server", Clustered(eps1=0.1, eps2=0.2, gamma=0.5, linkage="complete")),
     ("planner", Grouped(Exp(0.5, 2), Fixed(ICG()), kappa=0.7, order="fixed")),
+    ("server", Median()),
+    ("server", TrimmedMean(share=0.2)),
+    ("server", Krum(share=0.3, keep=2)),
+    ("server", GeometricMedian(steps=2, weights="samples")),
+    ("server", ClippedMean(norm=2.0)),
+    ("server", CentredClipping(steps=2)),
+    ("local", SignFlip(attackers=(1, 2), scale=3.0)),
+    ("local", Scaled(attackers=(1,))),
+    ("local", Gaussian(attackers=(1,), seed=4)),
+    ("local", InnerProduct(attackers=(1,))),
+    ("local", LabelFlip(attackers=(1,))),
 ]
 
 
 @pytest.mark.parametrize(("role", "part"), PARTS)
 def test_every_part_is_spelled_and_read_back(role: str, part: Any) -> None:
     table = encode(part)
-    assert table["kind"] == kind_of(part) in KINDS[role]
+    assert table["kind"] == kind_of(part) in kinds(role)
     assert decode(role, table, "here") == part
 
 
 def test_every_known_kind_is_tried_above() -> None:
-    assert {(role, kind_of(part)) for role, part in PARTS} == {(role, kind) for role, kinds in KINDS.items() for kind in kinds}
+    assert {(role, kind_of(part)) for role, part in PARTS} == {(role, kind) for role in LISTED for kind in kinds(role)}
 
 
 def test_a_part_is_spelled_out_completely() -> None:

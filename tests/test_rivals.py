@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rivals import bits, fedavg, images
 from torch import nn
 from torch.nn import functional
 
@@ -21,7 +20,8 @@ from fedgsp.method import Method
 from fedgsp.methods import METHODS, decode_method, named
 from fedgsp.plan import Grouped, Mediators, Random, Singletons, Superclients, Switch
 from fedgsp.prepare import FAugGAN, ShareData
-from fedgsp.server import IDA, Clustered, Controls, ExP, Fused, HandOn, Mean, Momentum, Nova
+from fedgsp.server import IDA, Clustered, FedExP, FusionServer, Mean, ModelRotation, Momentum, Nova, ScaffoldServer
+from tests.support.small_federations import bits, fedavg, images
 
 COMBINED = (
     "fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+fusion-multi+momentum", "stp-kl+mmd+ida-intrac", "fedgsp+scaffold+yogi",
@@ -63,7 +63,7 @@ def run(method: Method | str, rounds: int = 2, workers: int = 0, **options: Any)
 @pytest.mark.parametrize("name", EVERY)
 def test_every_method_runs_and_is_repeatable_and_its_config_says_all(name: str) -> None:
     first = run(name)
-    assert np.isfinite(first.journal[-1]["loss"])
+    assert np.isfinite(first.history[-1]["loss"])
     assert first.rounds == 2
     spelled = decode_method(tiny(name).encode())
     assert spelled == tiny(name)
@@ -85,7 +85,7 @@ def test_every_method_runs_two_rounds_on_tiny_glyphs(name: str, glyphs: fedgsp.F
         method = replace(method, preparation=replace(method.preparation, epochs=1, per_class=20))
     result = fedgsp.train(method, glyphs, rounds=2, workers=0, batch_size=20)
     assert result.rounds == 2
-    assert 0 < result.journal[-1]["loss"] < 6
+    assert 0 < result.history[-1]["loss"] < 6
 
 
 LEARNERS = {
@@ -104,7 +104,7 @@ def test_a_short_run_learns(name: str) -> None:
     method = tiny(name)
     method = replace(method, local=replace(method.local, lr=LEARNERS[name], epochs=2))
     result = fedgsp.train(method, LARGER, rounds=10, workers=0)
-    first, last = result.journal[0], result.journal[-1]
+    first, last = result.history[0], result.history[-1]
     assert last["loss"] < 0.75 * first["loss"] or last["accuracy"] > 0.9, (first["loss"], last["loss"], last["accuracy"])
 
 
@@ -114,7 +114,7 @@ def test_unbiased_gradients_learn(name: str, step: float) -> None:
     method = tiny(name)
     local = replace(method.local, lr=0.01, step=step)  # type: ignore[call-arg]
     result = fedgsp.train(replace(method, local=local), LARGER, rounds=20, workers=0)
-    assert result.journal[-1]["accuracy"] > 0.8
+    assert result.history[-1]["accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -126,7 +126,7 @@ def test_a_resumed_run_has_the_bits_of_one_never_stopped(name: str, tmp_path: Pa
     assert resumed.state.digest() == whole.state.digest()
     assert resumed.state.extra == whole.state.extra
     skip = {"timings"}
-    for ours, theirs in zip(resumed.journal, whole.journal, strict=True):
+    for ours, theirs in zip(resumed.history, whole.history, strict=True):
         assert {k: v for k, v in ours.items() if k not in skip} == {k: v for k, v in theirs.items() if k not in skip}
 
 
@@ -149,7 +149,7 @@ def test_workers_cannot_change_a_bit_of_any_method(name: str) -> None:
 def assert_same_with_workers(name: str) -> None:
     alone, pooled = run(name), run(name, workers=2)
     assert alone.state.digest() == pooled.state.digest()
-    assert alone.journal[-1]["loss"] == pooled.journal[-1]["loss"]
+    assert alone.history[-1]["loss"] == pooled.history[-1]["loss"]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def assert_same_with_workers(name: str) -> None:
         fedavg(local=Prox(lr=0.05, mu=0.0, anchor="global")),
         fedavg(local=MMD(lr=0.05, lam=0.0)),
         fedavg(server=Momentum(lr=1.0, beta=0.0)),
-        fedavg(server=HandOn(period=1)),
+        fedavg(server=ModelRotation(period=1)),
         fedavg(local=SGD(lr=0.05, report_accuracy=True)),
         fedavg(local=Moon(lr=0.05, mu=0.0)),
         fedavg(local=SGD(lr=0.05, report_steps=True), server=Nova()),
@@ -182,7 +182,7 @@ def test_limit_cases_are_fedavg_to_the_bit(method: Method) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [fedavg(IDA("ida")), fedavg(Controls(), Scaffold(lr=0.05)), fedavg(ExP())],
+    [fedavg(IDA("ida")), fedavg(ScaffoldServer(), Scaffold(lr=0.05)), fedavg(FedExP())],
     ids=["ida", "scaffold", "fedexp"],
 )
 def test_with_one_client_it_is_fedavg_to_the_bit(method: Method) -> None:
@@ -195,7 +195,7 @@ def test_with_clients_alike_scaffold_is_fedavg_to_the_bit() -> None:
     """Four clients with the same one sample: c = c_k at all times, and corrections vanish."""
     same = fedgsp.from_arrays(np.ones((4, 2), dtype=np.float32), np.ones(4, dtype=np.int64), np.arange(4), test_fraction=0)
     planner = Grouped(Singletons(), Random(), kappa=1.0)
-    methods = (Method(planner, SGD(lr=0.05), Mean()), Method(planner, Scaffold(lr=0.05), Controls()))
+    methods = (Method(planner, SGD(lr=0.05), Mean()), Method(planner, Scaffold(lr=0.05), ScaffoldServer()))
     plain, other = (fedgsp.train(m, same, lambda: nn.Linear(2, 2), rounds=4, workers=0, seed=1) for m in methods)
     assert bits(plain.state.model) == bits(other.state.model)
 
@@ -204,13 +204,13 @@ def test_on_single_clients_the_anchor_does_not_matter() -> None:
     for rule in (Prox(lr=0.05, mu=0.3), MMD(lr=0.05, lam=0.3), Fusion(lr=0.05, operator="multi")):
         handed, anchored = (run(fedavg(local=replace(rule, anchor=a)), rounds=2) for a in ("handed", "global"))
         assert bits(handed.state.model) == bits(anchored.state.model)
-        assert handed.journal[-1]["bytes_total"] == anchored.journal[-1]["bytes_total"]
+        assert handed.history[-1]["bytes_total"] == anchored.history[-1]["bytes_total"]
 
 
 def test_in_chains_the_global_anchor_costs_a_model_for_every_client_but_the_first() -> None:
     base = tiny("fedgsp+prox")
-    handed = run(base).journal[0]
-    anchored = run(replace(base, local=replace(base.local, anchor="global"))).journal[0]  # type: ignore[call-arg]
+    handed = run(base).history[0]
+    anchored = run(replace(base, local=replace(base.local, anchor="global"))).history[0]  # type: ignore[call-arg]
     model_bytes = handed["bytes"] // (2 * handed["clients"])
     assert anchored["bytes"] - handed["bytes"] == model_bytes * (handed["clients"] - handed["chains"])
     assert handed["clients"] > handed["chains"]
@@ -224,35 +224,35 @@ def test_in_chains_the_global_anchor_costs_a_model_for_every_client_but_the_firs
 def test_traffic_is_what_is_sent(name: str, factor: int, more: int) -> None:
     result = run(name, rounds=1)
     model_bytes = sum(t.numel() * 4 for t in result.state.model.values())
-    assert result.journal[0]["bytes"] == (factor * model_bytes + more) * result.journal[0]["clients"]
+    assert result.history[0]["bytes"] == (factor * model_bytes + more) * result.history[0]["clients"]
 
 
 def test_intrac_sends_four_bytes_more_for_every_client() -> None:
-    plain, intrac = run("ida", rounds=1).journal[0], run("ida-intrac", rounds=1).journal[0]
+    plain, intrac = run("ida", rounds=1).history[0], run("ida-intrac", rounds=1).history[0]
     assert intrac["bytes"] - plain["bytes"] == 4 * plain["clients"]
 
 
 def test_astraea_moves_a_model_down_and_up_on_every_pass_and_counts_its_preparation() -> None:
     result = run("astraea")
-    entry = result.journal[0]
+    entry = result.history[0]
     model_bytes = sum(t.numel() * 4 for t in result.state.model.values())
     assert entry["bytes"] == 2 * 2 * model_bytes * entry["clients"]
     assert entry["bytes_total"] == entry["bytes"] + 2 * 4 * 4 * len(DATA)
-    assert any("augmentation added" in note for note in result.setup.notes)
+    assert any("augmentation added" in note for note in result.run.notes)
 
 
 def test_astraea_is_judged_on_the_data_as_it_came() -> None:
     result = run("astraea")
-    assert result.setup.data is not result.setup.job.data
-    assert result.journal[0]["test_samples"] == len(DATA.test.rows)
+    assert result.run.data is not result.run.worker_setup.data
+    assert result.history[0]["test_samples"] == len(DATA.test.rows)
 
 
 @pytest.mark.parametrize("reference", ["prev", "new"])
 def test_fedfusion_is_evaluated_with_the_reference_it_says(reference: Any) -> None:
     """The test loss against the fused forward pass written out here."""
-    method = replace(tiny("fedfusion-multi"), server=Fused(keep=0.0, eval_ref=reference))
+    method = replace(tiny("fedfusion-multi"), server=FusionServer(keep=0.0, eval_ref=reference))
     result = run(replace(method, local=replace(method.local, lr=0.2)), rounds=2)
-    model, before = result.state.model, run(result.setup.config.method, rounds=1).state.model
+    model, before = result.state.model, run(result.run.config.method, rounds=1).state.model
     if reference == "prev":
         assert torch.equal(result.state.slots[beside(GLOBAL)]["features.0.weight"], before["features.0.weight"])
     old = before if reference == "prev" else model
@@ -270,6 +270,6 @@ def test_fedfusion_is_evaluated_with_the_reference_it_says(reference: Any) -> No
     fused = gamma * features(old, seen) + (1 - gamma) * features(model, seen)
     logits = functional.linear(fused.flatten(1), model["classifier.1.weight"], model["classifier.1.bias"])
     assert gamma.abs().max() > 1e-4
-    assert result.journal[-1]["loss_plain"] == pytest.approx(functional.cross_entropy(logits, y).item(), abs=1e-5)
+    assert result.history[-1]["loss_plain"] == pytest.approx(functional.cross_entropy(logits, y).item(), abs=1e-5)
     with torch.inference_mode():
         torch.testing.assert_close(result.model()(x), logits, atol=1e-5, rtol=1e-5)

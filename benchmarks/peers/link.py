@@ -18,7 +18,7 @@ import numpy as np
 
 MANY = 1_000_000
 """Rounds, where a framework wants to know how many: the driver ends it."""
-JUDGED = 4
+EVALUATED_ON = 4
 """Every how many samples the loss is taken."""
 
 
@@ -64,8 +64,8 @@ class Work:
     def loss(self, module: Any) -> float:
         import torch
 
-        x = torch.from_numpy(self.x.reshape(-1, *self.x.shape[2:])[::JUDGED])
-        y = torch.from_numpy(self.y.reshape(-1)[::JUDGED])
+        x = torch.from_numpy(self.x.reshape(-1, *self.x.shape[2:])[::EVALUATED_ON])
+        y = torch.from_numpy(self.y.reshape(-1)[::EVALUATED_ON])
         with torch.no_grad():
             parts = [
                 torch.nn.functional.cross_entropy(module(x[i : i + 100]), y[i : i + 100], reduction="sum")

@@ -29,14 +29,14 @@ class Kept(Mean):
         return made
 
 
-class Gate(fedgsp.Observer):
+class Gate(fedgsp.Callback):
     """Stops at every round until the driver wants the next."""
 
-    def round_begun(self, plan: Any) -> None:
+    def on_round_start(self, plan: Any) -> None:
         if plan.round == 1:
             link.ready(torch.get_num_threads(), f"fast {fast}, {workers} workers")
 
-    def round_done(self, entry: dict[str, Any]) -> None:
+    def on_round_end(self, entry: dict[str, Any]) -> None:
         global steps
         steps += entry["steps"]
         link.round_done(steps, self.loss)
@@ -58,5 +58,5 @@ if chains:
     planner = replace(planner, growth=Constant(chains))
 method = replace(method, planner=planner, local=replace(method.local, lr=work.lr, batch_size=work.batch), server=Kept())
 fedgsp.train(
-    method, data, work.model(), rounds=MANY, workers=workers, fast=fast, eval_every=MANY, observers=[Gate()]
+    method, data, work.model(), rounds=MANY, workers=workers, fast=fast, eval_every=MANY, callbacks=[Gate()]
 )  # fmt: skip

@@ -17,7 +17,7 @@ if not hasattr(jax, "tree_map"):
 import fedjax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from link import JUDGED, Link, Work  # noqa: E402
+from link import EVALUATED_ON, Link, Work  # noqa: E402
 
 work, link = Work.read(), Link()
 
@@ -58,7 +58,7 @@ def mean_loss(params: Any, batch: Any, rng: Any = None) -> Any:
 
 
 def loss(params: Any) -> float:
-    x, y = work.x.reshape(-1, *work.x.shape[2:])[::JUDGED], work.y.reshape(-1)[::JUDGED]
+    x, y = work.x.reshape(-1, *work.x.shape[2:])[::EVALUATED_ON], work.y.reshape(-1)[::EVALUATED_ON]
     judged = jax.jit(mean_loss)
     size = 100 if len(y) % 100 == 0 else len(y)
     parts = [float(judged(params, {"x": x[i : i + size], "y": y[i : i + size]})) for i in range(0, len(y), size)]

@@ -5,37 +5,39 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.core.version import __version__
+from fedgsp.core import __version__
 
 if TYPE_CHECKING:
     from fedgsp.api import replay, resume, train
     from fedgsp.core.errors import FedgspError, InputError, RunFailed
     from fedgsp.data import FederatedData, load
-    from fedgsp.data.build import from_arrays
-    from fedgsp.data.central import from_dataset, from_frame, partition
+    from fedgsp.data.arrays import from_arrays
     from fedgsp.data.export import export
-    from fedgsp.data.flower import from_flower
-    from fedgsp.data.leaf import load_leaf
-    from fedgsp.data.partition import IID, Dirichlet, Quantity, Shards
+    from fedgsp.data.in_memory import from_dataset, from_frame, partition
+    from fedgsp.data.partitioners import IID, Dirichlet, Quantity, Shards
+    from fedgsp.data.readers.flower import from_flower
+    from fedgsp.data.readers.leaf import load_leaf
     from fedgsp.method import Method
     from fedgsp.methods import METHODS, named
     from fedgsp.models import Task, classification, regression
     from fedgsp.report.build import make_report
     from fedgsp.report.inspect import inspect
-    from fedgsp.run.observers import Observer
+    from fedgsp.run.callbacks import Callback
+    from fedgsp.run.reader import RunReader
     from fedgsp.run.result import RunResult
 
 __all__ = [
     "IID",
     "METHODS",
+    "Callback",
     "Dirichlet",
     "FederatedData",
     "FedgspError",
     "InputError",
     "Method",
-    "Observer",
     "Quantity",
     "RunFailed",
+    "RunReader",
     "RunResult",
     "Shards",
     "Task",
@@ -59,31 +61,32 @@ __all__ = [
 ]
 
 _HOMES = {
-    "IID": "data.partition",
+    "IID": "data.partitioners",
     "METHODS": "methods",
-    "Dirichlet": "data.partition",
+    "Dirichlet": "data.partitioners",
     "FederatedData": "data",
     "FedgspError": "core.errors",
     "InputError": "core.errors",
     "Method": "method",
-    "Observer": "run.observers",
-    "Quantity": "data.partition",
+    "Callback": "run.callbacks",
+    "Quantity": "data.partitioners",
     "RunFailed": "core.errors",
+    "RunReader": "run.reader",
     "RunResult": "run.result",
-    "Shards": "data.partition",
+    "Shards": "data.partitioners",
     "Task": "models",
     "classification": "models",
     "export": "data.export",
-    "from_arrays": "data.build",
-    "from_dataset": "data.central",
-    "from_flower": "data.flower",
-    "from_frame": "data.central",
+    "from_arrays": "data.arrays",
+    "from_dataset": "data.in_memory",
+    "from_flower": "data.readers.flower",
+    "from_frame": "data.in_memory",
     "inspect": "report.inspect",
     "load": "data",
-    "load_leaf": "data.leaf",
+    "load_leaf": "data.readers.leaf",
     "make_report": "report.build",
     "named": "methods",
-    "partition": "data.central",
+    "partition": "data.in_memory",
     "regression": "models",
     "replay": "api",
     "resume": "api",

@@ -5,70 +5,98 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError
-from fedgsp.core.where import where_defined
+from fedgsp.core.errors import InputError, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
+from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
 from fedgsp.methods import named
-from fedgsp.models import Task
-from fedgsp.run import drive
+from fedgsp.run import lifecycle
+from fedgsp.run.build import IN_MEMORY, RunBuilder
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
-from fedgsp.run.drive import Objects
-from fedgsp.run.observers import Observer
-from fedgsp.run.replay import Replay
-from fedgsp.run.replay import replay as replay_run
-from fedgsp.run.result import RunResult
-from fedgsp.run.setup import IN_MEMORY
+
+if TYPE_CHECKING:
+    from fedgsp.models import Task
+    from fedgsp.run.callbacks import Callback
+    from fedgsp.run.replay import Replay
+    from fedgsp.run.result import RunResult
 
 Model = str | Callable[..., nn.Module] | nn.Module
 
 
 def train(
     method: str | Method = "fedgsp",
-    data: str | FederatedData = "glyphs",
-    model: Model = "small_cnn",
+    data: str | FederatedData = DataSection.source,
+    model: Model = ModelSection.name,
     *,
-    rounds: int = 30,
-    seed: int = 0,
-    data_seed: int = 0,
+    rounds: int = RunSection.rounds,
+    seed: int = RunSection.seed,
+    data_seed: int = DataSection.seed,
     out: str | Path | None = None,
-    workers: int | str = "auto",
-    engine: str | Mapping[str, Any] = "local",
-    hop_seconds: float | None = None,
-    device: str = "cpu",
-    fast: Literal["auto", "on", "off"] = "auto",
+    workers: int | str = RunSection.workers,
+    engine: str | Mapping[str, Any] = EngineSection.name,
+    hop_seconds: float | None = EngineSection.hop_seconds,
+    device: str = RunSection.device,
+    fast: Literal["auto", "on", "off"] = RunSection.fast,
     task: Task | None = None,
     lr: float | None = None,
     batch_size: int | None = None,
     epochs: int | None = None,
-    init: str | Path | None = None,
-    eval_every: int = 1,
-    target_accuracy: float | None = None,
-    stop_at_target: bool = False,
-    holdout_clients: int = 0,
-    validation: float = 0.0,
-    observers: Sequence[Observer] = (),
+    init: str | Path | None = ModelSection.init,
+    eval_every: int = RunSection.eval_every,
+    target_accuracy: float | None = RunSection.target_accuracy,
+    stop_at_target: bool = RunSection.stop_at_target,
+    holdout_clients: int = RunSection.holdout_clients,
+    validation: float = DataSection.validation,
+    callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Train a method on a federation.
 
-    `method` is a name (see `fedgsp.METHODS`) or a `Method` built from parts; `data` a source text or a `FederatedData`; `model`
-    a name, a callable that returns a module, or a module, whose weights are then the start. With `out` the run is a directory
-    that can be resumed; without it nothing is written. `lr`, `batch_size` and `epochs` replace those of the method.
-    `engine` is "local", "ray", or entries of [engine]: {"name": "ray", "address": "auto", "resources": "gpu=0.5"}.
-    `hop_seconds` replaces a worker process that is at one client for so long; with `workers=0` there is none to replace.
-    `fast` is the fast path of local training: where there is one ("auto"), or an error without ("on"), or never ("off").
+    Defaults are those of the command line and of a configuration file: `fedgsp.run.config` has the table.
+
+    Args:
+        method: A name (see `fedgsp.METHODS`) or a `Method` built from parts.
+        data: A source text, such as "glyphs:clients=100", or a `FederatedData`.
+        model: A name, a callable that returns a module, or a module, whose weights are then the start.
+        rounds: Number of rounds.
+        seed: Seed of initial weights, plans and batches.
+        data_seed: Seed of generated data, splits and subsets.
+        out: Run directory, from which the run can be resumed; None: nothing is written.
+        workers: Worker processes: a number, "auto", or 0 for none.
+        engine: Where chains run: "local", "ray", or entries of [engine], such as {"name": "ray", "resources": "gpu=0.5"}.
+        hop_seconds: Replace a worker process that trains one client for longer than this; with `workers=0` there is none.
+        device: "cpu", "cuda", "cuda:N" or "mps".
+        fast: Compiled training steps: where possible ("auto"), or an error without ("on"), or never ("off").
+        task: Loss and metrics; None: classification or regression, as the data are.
+        lr: Learning rate of the clients; None: the method's.
+        batch_size: Samples in a mini-batch; None: the method's.
+        epochs: Local epochs of a client; None: the method's.
+        init: Weights to start from, a .safetensors file.
+        eval_every: Evaluate the model every so many rounds.
+        target_accuracy: Report when this accuracy is first reached.
+        stop_at_target: Stop training once `target_accuracy` is reached.
+        holdout_clients: Number of clients that never train and are only evaluated.
+        validation: Share of the training samples kept for choosing settings.
+        callbacks: Are told how the run goes on.
+
+    Returns:
+        The run's figures, history and model.
+
+    Raises:
+        InputError: Something cannot be had or makes no sense; nothing was started.
+        RunFailed: The run failed on the way; with `out`, the rounds before are kept there.
+
+    Example:
+        >>> import fedgsp
+        >>> result = fedgsp.train("fedavg", "glyphs:clients=10", rounds=1, workers=0)
+        >>> result.rounds
+        1
     """
-    chosen = named(method) if isinstance(method, str) else method
-    _require_method(chosen)
-    changed: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "epochs": epochs}
-    changed = {name: value for name, value in changed.items() if value is not None}
-    if changed:
-        chosen = replace(chosen, local=replace(chosen.local, **changed))
+    chosen = _with_local(_checked(named(method) if isinstance(method, str) else method), lr, batch_size, epochs)
     config = RunConfig(
         run=RunSection(rounds, seed, workers, device, eval_every, target_accuracy, stop_at_target, holdout_clients, fast=fast),
         data=DataSection(_source_of(data), data_seed, None, validation),
@@ -76,10 +104,10 @@ def train(
         method=chosen,
         engine=EngineSection().changed({"hop_seconds": hop_seconds, **_entries(engine)}),
     )
-    objects = Objects(
+    builder = RunBuilder(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
     )  # fmt: skip
-    return drive.start(objects.prepare(config), None if out is None else Path(out), observers)
+    return lifecycle.start(builder.build(config), None if out is None else Path(out), callbacks)
 
 
 def resume(
@@ -95,26 +123,48 @@ def resume(
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
     method: Method | None = None,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> RunResult:
-    """Go on with a run, to the same bits as if it had never stopped.
+    """Resume a run, to the same bits as if it had never stopped.
 
-    Objects that were given in Python (data, model, task, a method of your own) must be given again. It may go on elsewhere than
-    it was begun: `engine` as for `train`.
+    Objects that were given in Python (data, model, task, a method of your own) must be given again.
+
+    Args:
+        directory: The run directory.
+        rounds: Train up to this round; None: as before.
+        workers: Worker processes; None: as before.
+        engine: Where chains run, as for `train`; None: as before. A run may go on elsewhere than it was begun.
+        hop_seconds: As for `train`; None: as before.
+        previous: Go on from the checkpoint before the last.
+        other_numerics: Go on although torch, kernel or device are not those of the run.
+        data: The federation, if it was given as an object.
+        model: The model, if it was given as an object.
+        task: Loss and metrics, if they were given as an object.
+        method: The method, if it has parts that a configuration cannot name.
+        callbacks: Are told how the run goes on.
+
+    Returns:
+        The run's figures, history and model. A run that is finished is only looked up.
+
+    Raises:
+        InputError: There is no run that can go on, or its data or configuration are not what they were.
+        RunFailed: The run failed on the way.
+
+    Example:
+        >>> import fedgsp
+        >>> result = fedgsp.resume("runs/mine", rounds=100)  # doctest: +SKIP
     """
-    if method is not None:
-        _require_method(method)
-    return drive.resume(
+    return lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
         engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous,
-        other_numerics=other_numerics, objects=Objects(data, model, task, method), observers=observers,
+        other_numerics=other_numerics, builder=_builder(data, model, task, method), callbacks=callbacks,
     )  # fmt: skip
 
 
 def replay(
     directory: str | Path,
     *,
-    workers: int | str = "auto",
+    workers: int | str = RunSection.workers,
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
@@ -123,21 +173,52 @@ def replay(
 ) -> Replay:
     """Recompute a run from its configuration, data and event log, and compare it to the bit.
 
-    It is refused where torch, kernel or device are not those of the run; `other_numerics` compares all the same.
+    Args:
+        directory: The run directory.
+        workers: Worker processes: a number, "auto", or 0 for none.
+        data: The federation, if it was given as an object; for a deployment, the samples of all its sites.
+        model: The model, if it was given as an object.
+        task: Loss and metrics, if they were given as an object.
+        method: The method, if it has parts that a configuration cannot name.
+        other_numerics: Compare although torch, kernel or device are not those of the run.
+
+    Returns:
+        How many rounds agree, and the first difference, if any.
+
+    Raises:
+        InputError: There is nothing to replay, or bits may differ for a reason that is no fault of the run.
+
+    Example:
+        >>> import fedgsp
+        >>> fedgsp.replay("runs/mine").differs is None  # doctest: +SKIP
+        True
     """
-    if method is not None:
-        _require_method(method)
-    objects = Objects(data, model, task, method)
-    return replay_run(Path(directory), workers=workers, objects=objects, other_numerics=other_numerics)
+    return replay_run(
+        Path(directory), workers=workers, builder=_builder(data, model, task, method), other_numerics=other_numerics
+    )  # fmt: skip
+
+
+def _builder(
+    data: FederatedData | None, model: Callable[..., nn.Module] | nn.Module | None, task: Task | None, method: Method | None
+) -> RunBuilder:  # fmt: skip
+    return RunBuilder(data, model, task, None if method is None else _checked(method))
+
+
+def _with_local(method: Method, lr: float | None, batch_size: int | None, epochs: int | None) -> Method:
+    """The method with what was given in place of its local rule's own."""
+    given: dict[str, Any] = {"lr": lr, "batch_size": batch_size, "epochs": epochs}
+    given = {name: value for name, value in given.items() if value is not None}
+    return replace(method, local=replace(method.local, **given)) if given else method
 
 
 def _entries(engine: str | Mapping[str, Any]) -> Mapping[str, Any]:
     return {"name": engine} if isinstance(engine, str) else engine
 
 
-def _require_method(method: object) -> None:
+def _checked(method: object) -> Method:
     if not isinstance(method, Method):
         raise InputError(f"a method is a name or a fedgsp.Method of parts, not {where_defined(method)}.")
+    return method
 
 
 def _source_of(data: str | FederatedData) -> str:

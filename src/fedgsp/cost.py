@@ -6,9 +6,9 @@ The paper's (section 4.1), with f(r) groups in round r, K clients of n samples, 
     T_comm(R) = 8 kappa K M R (1 / R_in + 1 / R_out)                                                       seconds
     D_comm(R) = 2 kappa K M R                                                                              bytes
 
-Its constants are kept as printed (SPECS 15): M = 25.2 "MB" and 6.3 "M" are binary units there, which the formulas take as
-decimal. They ignore floors, the sizes of single clients and everything but the server's link. `run_cost` does not: it adds up
-the hops of a run's event log on a `Fleet`.
+Its constants are kept as printed (docs/methods-reference.md): M = 25.2 "MB" and 6.3 "M" are binary units there, which the
+formulas take as decimal. They ignore floors, the sizes of single clients and everything but the server's link. `run_cost` does
+not: it adds up the hops of a run's event log on a `Fleet`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
-from fedgsp.plan import Growth, Schedule
+
+if TYPE_CHECKING:
+    from fedgsp.plan import Growth, RoundSizes
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,19 @@ class PaperCosts:
 def paper_costs(
     growth: Growth, clients: int, rounds: int, kappa: float, epochs: int = 1, constants: PaperConstants = PAPER
 ) -> PaperCosts:
-    """The paper's T_comp, T_comm and D_comm of `rounds` rounds; for FedAvg the growth function is `Singletons()`."""
+    """The paper's T_comp, T_comm and D_comm.
+
+    Args:
+        growth: How the number of groups grows; `Singletons()` for FedAvg.
+        clients: K.
+        rounds: R.
+        kappa: The share of groups that is sampled.
+        epochs: Local epochs.
+        constants: The paper's constants, or others.
+
+    Returns:
+        Seconds of computing and of communication, and bytes.
+    """
     groups = [growth.groups(r, clients) for r in range(1, rounds + 1)]
     work = constants.samples_per_client * epochs * clients
     moved = kappa * clients * constants.model_bytes * rounds
@@ -80,8 +94,16 @@ def paper_costs(
 class Fleet:
     """Devices and network: what a client computes and moves in a second.
 
-    `server_bits` is the link of the server (or group managers), shared by all chains; None: wide enough. `relay` says whether a
-    model goes from client to client through the manager ("manager": up, then down) or straight ("direct": one transfer).
+    Args:
+        device_flops: What a device computes, in FLOP/s.
+        down_bits: A client's download, in bit/s.
+        up_bits: A client's upload, in bit/s.
+        latency: Seconds, one way.
+        server_bits: The link of the server (or group managers), shared by all chains; None: wide enough.
+        relay: How a model goes from client to client: through the manager ("manager": up, then down) or straight ("direct").
+
+    Raises:
+        InputError: A value is out of range.
     """
 
     device_flops: float
@@ -111,7 +133,17 @@ FLEETS: Mapping[str, Fleet] = {
 
 
 def fleet_named(name: str) -> Fleet:
-    """A named fleet, or one from a .toml file whose entries are a `Fleet`'s."""
+    """A fleet by its name.
+
+    Args:
+        name: A name in `FLEETS`, or a .toml file whose entries are a `Fleet`'s.
+
+    Returns:
+        The fleet.
+
+    Raises:
+        InputError: There is no such fleet, or the file is not one.
+    """
     if name.endswith(".toml"):
         return _read_fleet(Path(name))
     if name not in FLEETS:
@@ -135,10 +167,15 @@ def _read_fleet(path: Path) -> Fleet:
 
 @dataclass(frozen=True)
 class RunCosts:
-    """What a run would take on a fleet: seconds, and bytes through the server.
+    """What a run would take on a fleet.
 
-    `chains` is the time of each round's longest chain (computing and its own transfers), `computing` the part of it spent
-    computing; `seconds` adds up, round by round, the longer of that and the time the server's link needs for all chains.
+    Attributes:
+        rounds: Rounds.
+        visits: Hops of clients.
+        seconds: Round by round, the longer of `chains` and the time that the server's link needs for all chains.
+        chains: The time of each round's longest chain: computing and its own transfers.
+        computing: The part of `chains` spent computing.
+        traffic: Bytes through the server.
     """
 
     rounds: int
@@ -150,7 +187,21 @@ class RunCosts:
 
 
 def run_cost(events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int) -> RunCosts:
-    """The cost of the first `rounds` rounds of an event log on a fleet."""
+    """What a run would have cost on a fleet, by what really happened.
+
+    Args:
+        events: The run's event log (`run.reader.read_log`).
+        fleet: Devices and network.
+        flops_per_sample: What training on one sample costs.
+        epochs: Local epochs.
+        rounds: How many rounds to count.
+
+    Returns:
+        The cost of the first `rounds` rounds.
+
+    Raises:
+        InputError: The log does not have the bytes of every hop.
+    """
     return total_cost(costs_by_round(events, fleet, flops_per_sample, epochs, rounds).values())
 
 
@@ -170,7 +221,7 @@ def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float
 
 
 def planned_cost(
-    schedule: Iterable[Schedule], fleet: Fleet, flops_per_sample: float, epochs: int, samples: float, model_bytes: float
+    schedule: Iterable[RoundSizes], fleet: Fleet, flops_per_sample: float, epochs: int, samples: float, model_bytes: float
 ) -> RunCosts:
     """What a run that is only planned would cost: every client of `samples` samples, everybody there."""
     hop = {"samples": samples, "down": model_bytes, "up": model_bytes}
@@ -202,7 +253,9 @@ def walked_chains(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int,
         if event["event"] == "round":
             found[event["round"]] = {}
         elif event["event"] == "hop":
-            if "down" not in event:
+            if event["round"] not in found:
+                raise InputError(f"the event log is damaged: it has a hop of round {event['round']}, which did not begin.")
+            if "down" not in event or "up" not in event:
                 raise InputError("this run was recorded without the bytes of every hop, so its cost cannot be worked out.")
             found[event["round"]].setdefault(event["chain"], {})[event["hop"]] = event
     return {

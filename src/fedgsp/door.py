@@ -1,74 +1,62 @@
-"""The door that every part of a method comes in by: has it what will be asked of it?
+"""The door that every part of a method comes in by: is it a part of its kind, made with its parameters?
 
-What parts give when they are asked is tried on the run's own data, in `run/trial.py`.
+What parts give when they are asked is tried on the run's own data, in `run/part_checks.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
-from fedgsp.client import SGD
-from fedgsp.core.errors import InputError
+from fedgsp.client.rules import SGD
+from fedgsp.client.schedule import LearningRateSchedule
+from fedgsp.core.errors import InputError, ours, where_defined
 from fedgsp.core.state import Yields
-from fedgsp.core.where import ours, where_defined
-from fedgsp.plan import Mediators
+from fedgsp.plan import Grouper, Growth, Planner
+from fedgsp.prepare.preparation import Preparation
+from fedgsp.server.rule import ServerRule
 
 PLAIN = (str, bytes, int, float, tuple, list, dict, type(None))
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a role asks of a part: the word for it, the methods it must have, and where to have them from."""
-
-    word: str
-    members: tuple[str, ...]
-    base: str
-
-
-FORMS = {
-    "planner": Form("planner", ("plan", "schedule"), "write both, as fedgsp.plan.Planner says"),
-    "growth": Form("growth function", ("wanted", "groups"), "write both, as fedgsp.plan.Growth says"),
-    "grouper": Form("grouper", ("assign", "drawn_in", "shape"), "derive it from fedgsp.plan.GroupEstimator"),
-    "filler": Form("grouper", ("fill",), "use GreedyKL or Random, or write it"),
-    "local": Form("local rule", (), "derive it from fedgsp.client.SGD"),
-    "schedule": Form("schedule of learning rates", ("factor",), "use Steady, Decay or Cosine, or write it"),
-    "server": Form(
-        "server rule", ("init", "start", "route", "views", "wants"), "derive it from fedgsp.server.ServerRule, Mean or Combine"
-    ),
-    "preparation": Form("preparation", ("prepare",), "write it, as fedgsp.prepare.Preparation says"),
+FORMS: Mapping[str, tuple[str, type, str]] = {
+    "planner": ("planner", Planner, "fedgsp.plan.Planner"),
+    "growth": ("growth function", Growth, "fedgsp.plan.Growth"),
+    "grouper": ("grouper", Grouper, "fedgsp.plan.Grouper"),
+    "local": ("local rule", SGD, "fedgsp.client.SGD"),
+    "schedule": ("schedule of learning rates", LearningRateSchedule, "fedgsp.client.LearningRateSchedule"),
+    "server": ("server rule", ServerRule, "fedgsp.server.ServerRule, Mean or Combine"),
+    "preparation": ("preparation", Preparation, "fedgsp.prepare.Preparation"),
 }
+"""The word for a role, and the base class of its parts."""
 ROLES = {**{role: role for role in FORMS}, "first": "planner", "then": "planner"}
 """The role of a part that stands in a field of that name of another part."""
 
 
 def check_part(role: str, part: Any) -> None:
-    """Refuse a part that is a class or lacks a method, and those inside it likewise."""
-    form = FORMS[role]
+    """Refuse a part that is a class or not of its role's base class, and those inside it likewise."""
+    word, base, name_of_base = FORMS[role]
     if isinstance(part, type):
         raise InputError(
-            f"the {form.word} is the class {where_defined(part)} itself; make one of it: {part.__name__}(...), with its "
+            f"the {word} is the class {where_defined(part)} itself; make one of it: {part.__name__}(...), with its "
             f"parameters between the brackets."
         )
     named = repr(part) if isinstance(part, PLAIN) else where_defined(part)
-    if role == "local" and not isinstance(part, SGD):
-        raise InputError(f"{named} cannot be the local rule, which is called by the hooks of SGD; {form.base}.")
-    missing = [name for name in form.members if not callable(getattr(part, name, None))]
-    if missing:
-        raise InputError(f"the {form.word} {named} has no method '{missing[0]}'; {form.base}.")
+    if not isinstance(part, base):
+        raise InputError(f"{named} cannot be the {word}: its class must be derived from {name_of_base}.")
     for name, inside in _inside(part):
-        inner = "filler" if isinstance(part, Mediators) and name == "grouper" else ROLES.get(name)
+        inner = ROLES.get(name)
         if inner is not None and (ours(part) or not isinstance(inside, PLAIN)):
             check_part(inner, inside)
         elif isinstance(inside, type) and is_dataclass(inside):
             raise InputError(
                 f"{named}: {name} is the class {where_defined(inside)} itself; make one of it: {name}={inside.__name__}(...)."
             )
-    if role == "server":
+    if isinstance(part, ServerRule):
         _check_words(part, named)
-    if role in ("server", "local"):
-        _check_metrics(form.word, part, named, "wants" if role == "server" else "reports")
+    if isinstance(part, ServerRule | SGD):
+        _check_metrics(word, part, named)
 
 
 def parts_of(part: Any) -> Iterator[Any]:
@@ -95,14 +83,13 @@ def _inside(part: Any) -> list[tuple[str, Any]]:
     return [(field.name, getattr(part, field.name, None)) for field in fields(part)] if is_dataclass(part) else []
 
 
-def _check_metrics(word: str, rule: Any, named: str, method: str) -> None:
-    names = getattr(rule, method)()
+def _check_metrics(word: str, rule: ServerRule | SGD, named: str) -> None:
+    names, method = (rule.reports(), "reports") if isinstance(rule, SGD) else (rule.wants(), "wants")
     if not isinstance(names, set | frozenset) or not all(isinstance(name, str) for name in names):
         raise InputError(f"the {word} {named}: '{method}' gave {names!r}; it gives a frozenset of the names of metrics.")
 
 
-def _check_words(rule: Any, named: str) -> None:
-    for name, words in (("needs", ("sum", "all")), ("yields", get_args(Yields))):
-        said = getattr(rule, name, None)
+def _check_words(rule: ServerRule, named: str) -> None:
+    for name, said, words in (("needs", rule.needs, ("sum", "all")), ("yields", rule.yields, get_args(Yields))):
         if said not in words:
             raise InputError(f"the server rule {named}: {name} must be one of {', '.join(map(repr, words))}, not {said!r}.")

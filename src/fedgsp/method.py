@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedgsp.client import SGD
+from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError
-from fedgsp.core.state import Yields
 from fedgsp.door import check_part
 from fedgsp.parts import encode, kind_of
 from fedgsp.plan import Planner, WithPool
-from fedgsp.prepare import Preparation
-from fedgsp.server import ServerRule
+from fedgsp.prepare.preparation import Preparation
+from fedgsp.server.rule import ServerRule
+
+if TYPE_CHECKING:
+    from fedgsp.core.state import Yields
 
 ROLES = ("planner", "local", "server")
 
-JUDGED: Mapping[Yields, str] = {
+EVALUATED_ON: Mapping[Yields, str] = {
     "one": "one global model",
     "several": "several models, each client judged on the one it belongs to",
     "none": "no global model, each client judged on its own",
@@ -28,9 +30,17 @@ JUDGED: Mapping[Yields, str] = {
 
 @dataclass(frozen=True)
 class Method:
-    """Who trains with whom (`planner`), what a client does (`local`), what becomes of the results (`server`).
+    """A method of federated learning, put together of parts.
 
-    `preparation` is what happens once before round 1; most methods have none.
+    Args:
+        planner: Who trains with whom in a round.
+        local: What a client does with the model that it is handed.
+        server: What becomes of the chains' results.
+        name: What it is called in tables and files.
+        preparation: What happens once before round 1; most methods have none.
+
+    Raises:
+        InputError: If a part is not what its place asks for.
     """
 
     planner: Planner
@@ -62,7 +72,7 @@ class Method:
 
     def check(self) -> None:
         """Refuse parts that do not go together, with the reason; what depends on model or data is refused in the setup."""
-        if isinstance(self.planner, WithPool) != getattr(self.preparation, "pools", False):
+        if isinstance(self.planner, WithPool) != (self.preparation is not None and self.preparation.pools):
             raise InputError(
                 "the planner 'with-pool' and the preparation 'pool-data' belong together (hybrid-fl): the one trains on what "
                 "the other gathers at the server."
@@ -73,7 +83,7 @@ class Method:
                 f"the server rule '{kind_of(self.server)}' weighs every client's training {missing[0]}, which the local rule "
                 f"'{kind_of(self.local)}' does not report; set local.report_{missing[0]} = true."
             )
-        ours, theirs = self.local.half, getattr(self.server, "half", "")
+        ours, theirs = self.local.requires_server, self.server.requires_local
         if ours and ours != theirs:
             raise InputError(
                 f"the local rule '{kind_of(self.local)}' is one half of a method: it needs the server rule '{ours}', and not "

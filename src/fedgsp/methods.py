@@ -6,14 +6,15 @@ config file can combine anything, part by part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fedgsp.client import MMD, SGD, UGA, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold
+from fedgsp.client.distill import Distill
+from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.method import ROLES, Method
-from fedgsp.parts import decode
+from fedgsp.parts import decode, kinds
 from fedgsp.plan import (
     ICG,
     Balanced,
@@ -30,25 +31,8 @@ from fedgsp.plan import (
     Switch,
     WithPool,
 )
-from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, Preparation, ShareData
-from fedgsp.server import (
-    IDA,
-    Adagrad,
-    Adam,
-    Clustered,
-    Controls,
-    DynMean,
-    ExP,
-    Fused,
-    HandOn,
-    Mean,
-    Meta,
-    Momentum,
-    Nova,
-    ServerRule,
-    Tables,
-    Yogi,
-)
+from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, Preparation, ShareData
+from fedgsp.server import Clustered, DistillServer, Mean, ModelRotation, ServerRule, Wrapper
 
 
 @dataclass(frozen=True)
@@ -59,91 +43,86 @@ class Row:
     make: Callable[[], Method]
 
 
-def _local(kind: type[SGD], **parameters: Any) -> Callable[[Method], Method]:
-    """Put a local rule in place of plain SGD, with the same learning rate, batches and epochs."""
-
-    def put(method: Method) -> Method:
-        common = {field.name: getattr(method.local, field.name) for field in fields(SGD)}
-        return replace(method, local=kind(**{**common, **parameters}))
-
-    return put
-
-
-def _server(make: Callable[[], ServerRule]) -> Callable[[Method], Method]:
-    return lambda method: replace(method, server=make())
-
-
-def _fusion(operator: str) -> Callable[[Method], Method]:
-    """FedFusion is a local rule and, around whatever the server does, its other half."""
-    local = _local(Fusion, operator=operator)
-    return lambda method: replace(local(method), server=Fused(method.server))
-
-
-def _intrac(variant: Any) -> Callable[[Method], Method]:
-    """INTRAC needs clients that report their training accuracy."""
-    return lambda method: replace(method, local=replace(method.local, report_accuracy=True), server=IDA(variant))
-
-
-def _halves(local: type[SGD], server: Callable[[ServerRule], ServerRule]) -> Callable[[Method], Method]:
-    """A local rule and the server rule that is its other half; the latter may go around the method's own."""
-    put = _local(local)
-    return lambda method: replace(put(method), server=server(method.server))
-
-
-def _meta(method: Method) -> Method:
-    """Meta steps on the server, around whatever it does, on samples that a preparation brings there."""
-    return replace(method, server=Meta(method.server), preparation=MetaSet())
-
-
-def _nova(method: Method) -> Method:
-    """FedNova needs clients that report their steps."""
-    return replace(method, local=replace(method.local, report_steps=True), server=Nova())
+Put = Callable[[Method], Method]
 
 
 @dataclass(frozen=True)
 class Word:
-    """A part that a name may put in place of a row's own, the role it takes, and others it takes as well."""
+    """A part that a name may put in place of a row's own, and the roles whose place it takes."""
 
-    role: str
-    put: Callable[[Method], Method]
-    also: tuple[str, ...] = ()
+    roles: tuple[str, ...]
+    put: Put
 
 
-WORDS: Mapping[str, Word] = {
-    "adagrad": Word("server", _server(Adagrad)),
-    "adam": Word("server", _server(Adam)),
-    "yogi": Word("server", _server(Yogi)),
-    "momentum": Word("server", _server(Momentum)),
-    "ida": Word("server", _server(IDA)),
-    "ida-fedavg": Word("server", _server(lambda: IDA("ida_fedavg"))),
-    "ida-intrac": Word("server", _intrac("ida_intrac")),
-    "ida-intrac-fedavg": Word("server", _intrac("ida_intrac_fedavg")),
-    "hand-on": Word("server", _server(HandOn)),
-    "prox": Word("local", _local(Prox)),
-    "mmd": Word("local", _local(MMD)),
-    "fusion": Word("local", _fusion("conv")),
-    "fusion-multi": Word("local", _fusion("multi")),
-    "fusion-single": Word("local", _fusion("single")),
-    "nova": Word("server", _nova),
-    "exp": Word("server", _server(ExP)),
-    "scaffold": Word("local", _halves(Scaffold, Controls)),
-    "dyn": Word("local", _halves(Dyn, lambda _: DynMean()), also=("server",)),
-    "moon": Word("local", _local(Moon)),
-    "uga": Word("local", _local(UGA)),
-    "meta": Word("preparation", _meta),
-    "per-fedavg": Word("local", _local(PerFedAvg)),
-}
+def words() -> dict[str, Word]:
+    """The words that a method's name may have after a plus sign: kinds of local and server rules, and their variants.
+
+    A server rule that comes with a local one (FedFusion's, SCAFFOLD's) has no word of its own.
+    """
+    found: dict[str, Word] = {}
+    for cls in kinds("server").values():
+        found |= _variants(cls, _server_word)
+    for cls in kinds("local").values():
+        found |= _variants(cls, _local_word)
+        if _companion(cls) != cls.kind:
+            found.pop(_companion(cls), None)
+    return {word: put for word, put in found.items() if word not in (SGD.kind, Mean.kind)}
+
+
+def _variants(cls: type[Any], make: Callable[..., Word]) -> dict[str, Word]:
+    named = {f"{cls.kind}-{variant}": make(cls, **parameters) for variant, parameters in cls.variants.items()}
+    return {cls.kind: make(cls), **named}
+
+
+def _companion(cls: Any) -> str:
+    return str(cls.companion_server or cls.requires_server)
+
+
+def _local_word(cls: type[SGD], **parameters: Any) -> Word:
+    """In place of plain SGD, with the same learning rate, batches and epochs; with the server rule that comes with it."""
+    companion: type[Any] | None = kinds("server")[_companion(cls)] if _companion(cls) else None
+
+    def put(method: Method) -> Method:
+        common = {field.name: getattr(method.local, field.name) for field in fields(SGD)}
+        method = replace(method, local=cls(**{**common, **parameters}))
+        if companion is None:
+            return method
+        return replace(method, server=companion(method.server) if issubclass(companion, Wrapper) else companion())
+
+    return Word(("local",) if companion is None or issubclass(companion, Wrapper) else ("local", "server"), put)
+
+
+def _server_word(cls: type[Any], **parameters: Any) -> Word:
+    """In place of the plain mean, or around whatever the server does; clients report what it weighs them by."""
+    wraps, preparation = issubclass(cls, Wrapper), cls.companion_preparation
+
+    def put(method: Method) -> Method:
+        server: ServerRule = cls(method.server, **parameters) if wraps else cls(**parameters)
+        reports: dict[str, Any] = {f"report_{metric}": True for metric in server.wants()}
+        prepared: Any = kinds("preparation")[preparation]() if preparation else method.preparation
+        return replace(method, server=server, local=replace(method.local, **reports), preparation=prepared)
+
+    return Word((() if wraps else ("server",)) + (("preparation",) if preparation else ()), put)
+
+
+def combined(method: Method, names: Sequence[str]) -> Method:
+    """A method with other parts in place: server rules first, so that what goes around them finds them there."""
+    known = words()
+    for word in sorted(names, key=lambda name: ORDER.index(known[name].roles[0])):
+        method = known[word].put(method)
+    return method
+
+
 ORDER = ("server", "local", "preparation")
-"""Words are put in place in this order, whatever theirs in the name: fusion's server half goes around the server rule."""
 
 
 def _fedavg() -> Method:
     return Method(Grouped(Singletons(), Random(), kappa=0.3), SGD(), Mean())
 
 
-def _with(word: str) -> Callable[[], Method]:
-    """FedAvg with one part replaced."""
-    return lambda: WORDS[word].put(_fedavg())
+def fedavg_with(*names: str) -> Callable[[], Method]:
+    """How a row is made that is FedAvg with other parts in place, by their words."""
+    return lambda: combined(_fedavg(), names)
 
 
 def _astraea(preparation: Preparation) -> Method:
@@ -152,29 +131,31 @@ def _astraea(preparation: Preparation) -> Method:
 
 METHODS: Mapping[str, Row] = {
     "fedavg": Row("every sampled client trains alone, the models are averaged", _fedavg),
-    "fedprox": Row("fedavg with a pull towards the model that was handed over", _with("prox")),
-    "fedmmd": Row("fedavg that keeps a client's outputs like those of the frozen global model", _with("mmd")),
-    "fedfusion": Row("fedavg that fuses local with frozen global features by a 1x1 convolution", _with("fusion")),
-    "fedfusion-multi": Row("fedfusion with one weight a channel", _with("fusion-multi")),
-    "fedfusion-single": Row("fedfusion with one weight", _with("fusion-single")),
-    "ida": Row("fedavg that weighs models by their inverse distance to the average", _with("ida")),
-    "ida-fedavg": Row("ida times the samples", _with("ida-fedavg")),
-    "ida-intrac": Row("ida times the inverse training accuracy", _with("ida-intrac")),
-    "ida-intrac-fedavg": Row("ida times the inverse training accuracy times the samples", _with("ida-intrac-fedavg")),
-    "fedadagrad": Row("fedavg with Adagrad on the server", _with("adagrad")),
-    "fedadam": Row("fedavg with Adam on the server", _with("adam")),
-    "fedyogi": Row("fedavg with Yogi on the server", _with("yogi")),
-    "fedavgm": Row("fedavg with momentum on the server", _with("momentum")),
-    "scaffold": Row("fedavg whose steps are corrected by control variates that clients and server keep", _with("scaffold")),
-    "fednova": Row("fedavg that averages updates per step, so that many steps do not pull harder", _with("nova")),
-    "fedexp": Row("fedavg with a server step that grows with the clients' disagreement", _with("exp")),
-    "feddyn": Row("fedavg with a regulariser that every client adapts round by round", _with("dyn")),
+    "fedprox": Row("fedavg with a pull towards the model that was handed over", fedavg_with("prox")),
+    "fedmmd": Row("fedavg that keeps a client's outputs like those of the frozen global model", fedavg_with("mmd")),
+    "fedfusion": Row("fedavg that fuses local with frozen global features by a 1x1 convolution", fedavg_with("fusion")),
+    "fedfusion-multi": Row("fedfusion with one weight a channel", fedavg_with("fusion-multi")),
+    "fedfusion-single": Row("fedfusion with one weight", fedavg_with("fusion-single")),
+    "ida": Row("fedavg that weighs models by their inverse distance to the average", fedavg_with("ida")),
+    "ida-fedavg": Row("ida times the samples", fedavg_with("ida-fedavg")),
+    "ida-intrac": Row("ida times the inverse training accuracy", fedavg_with("ida-intrac")),
+    "ida-intrac-fedavg": Row("ida times the inverse training accuracy times the samples", fedavg_with("ida-intrac-fedavg")),
+    "fedadagrad": Row("fedavg with Adagrad on the server", fedavg_with("adagrad")),
+    "fedadam": Row("fedavg with Adam on the server", fedavg_with("adam")),
+    "fedyogi": Row("fedavg with Yogi on the server", fedavg_with("yogi")),
+    "fedavgm": Row("fedavg with momentum on the server", fedavg_with("momentum")),
+    "scaffold": Row(
+        "fedavg whose steps are corrected by control variates that clients and server keep", fedavg_with("scaffold")
+    ),
+    "fednova": Row("fedavg that averages updates per step, so that many steps do not pull harder", fedavg_with("nova")),
+    "fedexp": Row("fedavg with a server step that grows with the clients' disagreement", fedavg_with("exp")),
+    "feddyn": Row("fedavg with a regulariser that every client adapts round by round", fedavg_with("dyn")),
     "fedmeta-uga": Row(
         "fedavg of unbiased gradients, with a meta step on a small set that the server holds",
-        lambda: _meta(WORDS["uga"].put(_fedavg())),
+        fedavg_with("uga", "meta"),
     ),
-    "per-fedavg": Row("a common start that clients make their own by a step or two; judged after these", _with("per-fedavg")),
-    "moon": Row("fedavg that draws features to the global model's, away from the client's own last ones", _with("moon")),
+    "per-fedavg": Row("a common start that clients make their own by a step or two, then evaluated", fedavg_with("per-fedavg")),
+    "moon": Row("fedavg that draws features to the global model's, away from the client's own last ones", fedavg_with("moon")),
     "astraea": Row(
         "rare classes augmented (ICCD 2019), sampled clients in mediators by greedy KL, each walked twice",
         lambda: _astraea(AugmentMean()),
@@ -208,7 +189,7 @@ METHODS: Mapping[str, Row] = {
     ),
     "fedseq-inter": Row(
         "fedseq whose superclients hand their models on from round to round, averaged every 10",
-        lambda: Method(Superclients(), SGD(), HandOn()),
+        lambda: Method(Superclients(), SGD(), ModelRotation()),
     ),
     "cwt": Row(
         "cyclic weight transfer: one model visits all clients in a fixed order, nothing is averaged",
@@ -220,7 +201,7 @@ METHODS: Mapping[str, Row] = {
     ),
     "feddc": Row(
         "daisy chaining: every client's model goes on to another client each round, averaged every 10 rounds",
-        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), HandOn("uniform", judge="own")),
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), ModelRotation("uniform", judge="own")),
     ),
     "data-sharing": Row(
         "fedavg whose clients all hold a share of a class-uniform set, on which the model was warmed up",
@@ -240,7 +221,7 @@ METHODS: Mapping[str, Row] = {
     ),
     "fd": Row(
         "federated distillation: clients keep their models and exchange mean logits of each label",
-        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), Distill(), Tables()),
+        lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), Distill(), DistillServer()),
     ),
     "cfl": Row(
         "clustered FL: clients whose updates point apart are split into clusters with models of their own",
@@ -250,8 +231,18 @@ METHODS: Mapping[str, Row] = {
 
 
 def named(name: str) -> Method:
-    """The method of that name with the paper's parameters: a row of the table, or a row with parts put in place."""
-    base, *words = name.split("+")
+    """The method of that name, with the paper's parameters.
+
+    Args:
+        name: A row of `METHODS`, or a row with other parts in place: `fedgsp+prox+adam`.
+
+    Returns:
+        The method; `dataclasses.replace` changes its parts.
+
+    Raises:
+        InputError: If there is no such row or part, or two parts take the same place.
+    """
+    base, *parts = name.split("+")
     if base not in METHODS:
         raise InputError(f"unknown method '{name}': {did_you_mean(base, METHODS)}")
     method = METHODS[base].make()
@@ -260,19 +251,18 @@ def named(name: str) -> Method:
         "server": type(method.server) is Mean,
         "preparation": method.preparation is None,
     }
-    for word in words:
-        if word not in WORDS:
-            raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, WORDS)}")
-        for role in (WORDS[word].role, *WORDS[word].also):
+    known = words()
+    for word in parts:
+        if word not in known:
+            raise InputError(f"unknown part '{word}' in the method '{name}': {did_you_mean(word, known)}")
+        for role in known[word].roles:
             if not plain[role]:
                 what = "preparations" if role == "preparation" else f"{role} rules"
                 raise InputError(
                     f"the method '{name}' has two {what}; put '{word}' on a method whose own is plain, such as fedgsp."
                 )
             plain[role] = False
-    for word in sorted(words, key=lambda w: ORDER.index(WORDS[w].role)):
-        method = WORDS[word].put(method)
-    return replace(method, name=name)
+    return replace(combined(method, parts), name=name)
 
 
 def decode_method(table: Any, where: str = "method") -> Method:

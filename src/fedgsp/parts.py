@@ -1,4 +1,4 @@
-"""Methods as text and back: every part of a method is a frozen dataclass, and a config file can spell any combination.
+"""Parts as text and back: a part is a frozen dataclass, and a config file can spell any combination of them.
 
 A part is a table with its `kind` and its parameters, e.g. `{kind = "log", alpha = 2.0, beta = 10}`. The name of the field that
 a part sits in (`growth`, `grouper`, `local`, ...) says which kinds fit there. A part of the user's own is spelled
@@ -11,120 +11,113 @@ import json
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import Any
 
-from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady
-from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.core.fields import UNSAID
+from fedgsp.core.errors import InputError, did_you_mean, where_defined
 from fedgsp.core.imports import import_named
-from fedgsp.core.where import where_defined
-from fedgsp.plan import (
-    ICG,
-    Balanced,
-    Constant,
-    Exp,
-    Fixed,
-    GreedyKL,
-    Grouped,
-    Linear,
-    Log,
-    Mediators,
-    OneChain,
-    Random,
-    Singletons,
-    Stratified,
-    Superclients,
-    Switch,
-    WithPool,
-)
-from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, MetaSet, PoolData, ShareData
-from fedgsp.server import (
-    IDA,
-    Adagrad,
-    Adam,
-    Clustered,
-    Controls,
-    DynMean,
-    ExP,
-    Fused,
-    HandOn,
-    Mean,
-    Meta,
-    Momentum,
-    Nova,
-    Tables,
-    Yogi,
-)
+from fedgsp.core.params import FROM_RUN, OMITTED
+from fedgsp.core.part import Part
 
-KINDS: Mapping[str, Mapping[str, type]] = {
-    "planner": {
-        "grouped": Grouped,
-        "mediators": Mediators,
-        "superclients": Superclients,
-        "one-chain": OneChain,
-        "switch": Switch,
-        "with-pool": WithPool,
-    },
-    "growth": {"linear": Linear, "log": Log, "exp": Exp, "constant": Constant, "singletons": Singletons},
-    "grouper": {
-        "random": Random,
-        "icg": ICG,
-        "balanced": Balanced,
-        "greedy-kl": GreedyKL,
-        "stratified": Stratified,
-        "fixed": Fixed,
-    },
-    "local": {
-        "sgd": SGD,
-        "prox": Prox,
-        "mmd": MMD,
-        "fusion": Fusion,
-        "scaffold": Scaffold,
-        "dyn": Dyn,
-        "moon": Moon,
-        "uga": UGA,
-        "per-fedavg": PerFedAvg,
-        "distill": Distill,
-    },
-    "schedule": {"steady": Steady, "decay": Decay, "cosine": Cosine},
-    "server": {
-        "mean": Mean,
-        "momentum": Momentum,
-        "adagrad": Adagrad,
-        "adam": Adam,
-        "yogi": Yogi,
-        "ida": IDA,
-        "fused": Fused,
-        "scaffold": Controls,
-        "dyn": DynMean,
-        "nova": Nova,
-        "exp": ExP,
-        "hand-on": HandOn,
-        "clustered": Clustered,
-        "distill": Tables,
-        "meta": Meta,
-    },
-    "preparation": {
-        "augment-mean": AugmentMean,
-        "augment-zscore": AugmentZScore,
-        "share-data": ShareData,
-        "pool-data": PoolData,
-        "faug-gan": FAugGAN,
-        "faug-oversample": FAugOversample,
-        "meta-set": MetaSet,
-    },
+PARTS: dict[str, tuple[str, ...]] = {
+    "planner": (
+        "fedgsp.plan.planner:Grouped",
+        "fedgsp.plan.mediators:Mediators",
+        "fedgsp.plan.superclients:Superclients",
+        "fedgsp.plan.sequence:OneChain",
+        "fedgsp.plan.sequence:Switch",
+        "fedgsp.plan.with_pool:WithPool",
+    ),
+    "growth": (
+        "fedgsp.plan.growth:Linear",
+        "fedgsp.plan.growth:Log",
+        "fedgsp.plan.growth:Exp",
+        "fedgsp.plan.growth:Constant",
+        "fedgsp.plan.growth:Singletons",
+    ),
+    "grouper": (
+        "fedgsp.plan.groupers:Random",
+        "fedgsp.plan.icg:ICG",
+        "fedgsp.plan.balanced:Balanced",
+        "fedgsp.plan.greedy_kl:GreedyKL",
+        "fedgsp.plan.stratified:Stratified",
+        "fedgsp.plan.groupers:Fixed",
+    ),
+    "local": (
+        "fedgsp.client.rules:SGD",
+        "fedgsp.client.prox:Prox",
+        "fedgsp.client.mmd:MMD",
+        "fedgsp.client.fusion:Fusion",
+        "fedgsp.client.scaffold:Scaffold",
+        "fedgsp.client.dyn:Dyn",
+        "fedgsp.client.moon:Moon",
+        "fedgsp.client.uga:UGA",
+        "fedgsp.client.per_fedavg:PerFedAvg",
+        "fedgsp.client.distill:Distill",
+        "fedgsp.client.attacks:SignFlip",
+        "fedgsp.client.attacks:Scaled",
+        "fedgsp.client.attacks:Gaussian",
+        "fedgsp.client.attacks:InnerProduct",
+        "fedgsp.client.attacks:LabelFlip",
+    ),
+    "schedule": (
+        "fedgsp.client.schedule:Steady",
+        "fedgsp.client.schedule:Decay",
+        "fedgsp.client.schedule:Cosine",
+    ),
+    "server": (
+        "fedgsp.server.mean:Mean",
+        "fedgsp.server.momentum:Momentum",
+        "fedgsp.server.adaptive:Adagrad",
+        "fedgsp.server.adaptive:Adam",
+        "fedgsp.server.adaptive:Yogi",
+        "fedgsp.server.ida:IDA",
+        "fedgsp.server.fusion:FusionServer",
+        "fedgsp.server.scaffold:ScaffoldServer",
+        "fedgsp.server.dyn:DynServer",
+        "fedgsp.server.nova:Nova",
+        "fedgsp.server.fedexp:FedExP",
+        "fedgsp.server.model_rotation:ModelRotation",
+        "fedgsp.server.clustered:Clustered",
+        "fedgsp.server.distillation:DistillServer",
+        "fedgsp.server.meta:Meta",
+        "fedgsp.server.median:Median",
+        "fedgsp.server.median:TrimmedMean",
+        "fedgsp.server.krum:Krum",
+        "fedgsp.server.geometric_median:GeometricMedian",
+        "fedgsp.server.clipping:ClippedMean",
+        "fedgsp.server.clipping:CentredClipping",
+    ),
+    "preparation": (
+        "fedgsp.prepare.augment:AugmentMean",
+        "fedgsp.prepare.augment:AugmentZScore",
+        "fedgsp.prepare.data_sharing:ShareData",
+        "fedgsp.prepare.pool:PoolData",
+        "fedgsp.prepare.faug:FAugGAN",
+        "fedgsp.prepare.faug:FAugOversample",
+        "fedgsp.prepare.meta:MetaSet",
+    ),
 }
-UNSPELLED = ("n_groups", "random_state", "longest_chain", "bench")
-"""Fields of groupers for use on their own (in a method the planner gives the first two), and what a run gives a server rule."""
+"""The one list of built-in parts, by role. All else that is known of a part stands in its class (`fedgsp.core.part.Part`)."""
+
+
+def kinds(role: str) -> Mapping[str, type[Part]]:
+    """The built-in parts of a role, by their kinds."""
+    return _imported(PARTS[role])
+
+
+@cache
+def _imported(entries: tuple[str, ...]) -> Mapping[str, type[Part]]:
+    classes: list[type[Part]] = [import_named(entry, "cannot import the part") for entry in entries]
+    return {cls.kind: cls for cls in classes}
 
 
 def kind_of(part: Any) -> str:
     """The word a part goes by in a config file."""
-    for kinds in KINDS.values():
-        for word, known in kinds.items():
-            if type(part) is known:
-                return word
-    return f"{type(part).__module__}:{type(part).__qualname__}"
+    cls = type(part)
+    if isinstance(part, Part) and any(kinds(role).get(cls.kind) is cls for role in PARTS):
+        return part.kind
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def encode(part: Any, *, complete: bool = False) -> dict[str, Any]:
@@ -138,8 +131,8 @@ def encode(part: Any, *, complete: bool = False) -> dict[str, Any]:
     hints = typing.get_type_hints(type(part))
     for field in fields(part):
         value = getattr(part, field.name)
-        unsaid = not complete and field.metadata.get(UNSAID) and value == field.default
-        if field.name in UNSPELLED or value is None or unsaid:
+        unsaid = not complete and field.metadata.get(OMITTED) and value == field.default
+        if field.metadata.get(FROM_RUN) or value is None or unsaid:
             continue
         plain = (
             encode(value, complete=complete) if is_dataclass(value) else checked(value, hints.get(field.name, Any), field.name)
@@ -164,14 +157,14 @@ def decode(role: str, table: Any, where: str) -> Any:
         raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(_kinds(role)))}.")
     cls = part_class(role, table["kind"], where)
     hints = typing.get_type_hints(cls)
-    known = {field.name: field for field in fields(cls) if field.name not in UNSPELLED}
+    known = {field.name: field for field in fields(cls) if not field.metadata.get(FROM_RUN)}
     values: dict[str, Any] = {}
     for name, value in table.items():
         if name == "kind":
             continue
         if name not in known:
             raise InputError(f"{where} (kind '{table['kind']}') has no parameter '{name}': {did_you_mean(name, known)}")
-        if name in KINDS or (isinstance(value, dict) and "kind" in value):
+        if name in PARTS or (isinstance(value, dict) and "kind" in value):
             values[name] = decode(name, value, f"{where}.{name}")
         else:
             values[name] = checked(value, hints.get(name, Any), f"{where}.{name}")
@@ -186,8 +179,9 @@ def decode(role: str, table: Any, where: str) -> Any:
         raise InputError(f"{where} (kind '{table['kind']}') cannot be made: {error}.") from error
 
 
-def _kinds(role: str) -> Mapping[str, type]:
-    return KINDS[role] if role in KINDS else {word: cls for kinds in KINDS.values() for word, cls in kinds.items()}
+def _kinds(role: str) -> Mapping[str, type[Part]]:
+    roles = (role,) if role in PARTS else tuple(PARTS)
+    return {kind: cls for each in roles for kind, cls in kinds(each).items()}
 
 
 def part_class(role: str, kind: str, where: str) -> type:

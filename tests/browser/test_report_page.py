@@ -8,8 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import madeup
 import pytest
+
+from tests.support import fake_runs
 
 pytestmark = pytest.mark.slow
 Report = Callable[..., str]
@@ -19,8 +20,8 @@ HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     for seed in (0, 1):
-        madeup.write_run(tmp_path / "runs" / f"fedgsp-{seed}", clients=40, rounds=20, seed=seed, alpha=1.0)
-    madeup.write_run(tmp_path / "runs" / "fedavg", clients=40, rounds=20, method="fedavg", alpha=40.0)
+        fake_runs.write_run(tmp_path / "runs" / f"fedgsp-{seed}", clients=40, rounds=20, seed=seed, alpha=1.0)
+    fake_runs.write_run(tmp_path / "runs" / "fedavg", clients=40, rounds=20, method="fedavg", alpha=40.0)
     return tmp_path / "runs"
 
 
@@ -179,7 +180,7 @@ def test_it_prints_light_and_whole(report: Report, runs: Path, open_tab: Any) ->
 
 def test_hostile_names_and_configuration_stay_text(tmp_path: Path, report: Report, open_tab: Any) -> None:
     toml = f"schema = 1\n[run]\nrounds = 5\n[method]\nname = '''{HOSTILE}'''\n[data]\nsource = '''{HOSTILE}'''\n"
-    run = madeup.write_run(tmp_path / "run", names=[f"{HOSTILE}{k}" for k in range(10)], toml=toml)
+    run = fake_runs.write_run(tmp_path / "run", names=[f"{HOSTILE}{k}" for k in range(10)], toml=toml)
     tab = open_tab(report(run))
     assert tab.trouble.messages == []
     assert "owned" not in tab.page.title().replace(HOSTILE, "")
@@ -200,7 +201,7 @@ def test_small_and_large_ones_are_usable_at_once(
     tmp_path: Path, report: Report, open_tab: Any, clients: int, rounds: int, count: int
 ) -> None:
     for k in range(count):
-        madeup.write_run(
+        fake_runs.write_run(
             tmp_path / "runs" / f"{k}", clients=clients, rounds=rounds, seed=k, method=f"m{k % 10}", classes=62, alpha=2.0
         )
     address = report(tmp_path / "runs")

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import madeup
 import numpy as np
 import pytest
-import tiny
 
-from fedgsp.watch.server import WatchServer
+from fedgsp.report.live.server import WatchServer
+from tests.support import fake_runs, tiny
 
 pytestmark = pytest.mark.slow
 
@@ -54,30 +53,30 @@ def test_hops_rounds_and_new_runs_arrive_by_themselves(tmp_path: Path, open_tab:
     with serving(place) as server:
         tab = open_tab(server.url)
         shows(tab.page, "#words", "no run here yet")
-        run = madeup.write_run(place / "a", clients=20, rounds=2, status=None)
+        run = fake_runs.write_run(place / "a", clients=20, rounds=2, status=None)
         with held(run):
             shows(tab.page, "#live", "1 run under way")
             shows(tab.page, "#lane-caption", "Round 2")
-            madeup.add_round(run, 3, np.random.default_rng(3), 20, journal=False)
+            fake_runs.add_round(run, 3, np.random.default_rng(3), 20, history=False)
             shows(tab.page, "#lane-caption", "Round 3 (under way)")
-            madeup.add_round(run, 3, np.random.default_rng(3), 20)
+            fake_runs.add_round(run, 3, np.random.default_rng(3), 20)
             shows(tab.page, "#lane-caption", "Round 3:")
         shows(tab.page, "#live", "nothing under way")
-        madeup.write_run(place / "b", clients=20, rounds=4, method="fedavg")
+        fake_runs.write_run(place / "b", clients=20, rounds=4, method="fedavg")
         shows(tab.page, "#curve-legend", "fedavg")
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= 1200
         assert tab.trouble.messages == []
 
 
 def test_it_catches_up_after_the_server_was_away_and_the_run_went_on(tmp_path: Path, open_tab: Any) -> None:
-    run = madeup.write_run(tmp_path / "run", clients=20, rounds=2, status=None)
+    run = fake_runs.write_run(tmp_path / "run", clients=20, rounds=2, status=None)
     with serving(run) as server:
         port = server.server_port
         tab = open_tab(server.url)
         shows(tab.page, "#lane-caption", "Round 2")
     shows(tab.page, "#live", "trying again")
     for r in range(3, 9):
-        madeup.add_round(run, r, np.random.default_rng(r), 20)
+        fake_runs.add_round(run, r, np.random.default_rng(r), 20)
     with serving(run, port):
         tab.page.evaluate("window.dispatchEvent(new Event('online'))")
         shows(tab.page, "#lane-caption", "Round 8")
@@ -93,7 +92,7 @@ def test_a_real_run_that_is_killed_and_resumed_goes_on_on_the_same_page(tmp_path
         "--data",
         source,
         "--model",
-        "tiny:linear",
+        tiny.LINEAR,
         "--rounds",
         "5000",
         "--workers",

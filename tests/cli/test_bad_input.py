@@ -161,7 +161,7 @@ def test_what_cannot_be_read_at_all(cli: Any, here: Path, arguments: list[str], 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["resume", "nowhere"], "nowhere is not a run directory: it has no config.toml."),
+        (["resume", "nowhere"], "there is no run directory nowhere."),
         (["replay", "nowhere"], "nowhere"),
         (["evaluate", "nowhere"], "cannot read the configuration nowhere/config.toml: No such file or directory."),
         (["evaluate", "nowhere", "--part", "tset"], "unknown part 'tset': did you mean 'test'?"),

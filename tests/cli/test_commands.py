@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 
 from fedgsp.client import SGD
-from fedgsp.core.version import __version__
+from fedgsp.core import __version__
 from fedgsp.methods import METHODS, decode_method, named
 from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Singletons
 from fedgsp.run.config import read_config
+from tests.support import tiny
 
 RUN = ("run", "--data", "tiny.npz", "--workers", "0", "--quiet")
 
@@ -64,7 +64,7 @@ class TestMethods:
 
     def test_a_person_sees_names_and_parts(self, cli: Any) -> None:
         out = cli("methods").out
-        assert "planner     grouped(log(alpha=2, beta=10), icg(tau=10), kappa=0.3, order=shuffled)" in out
+        assert "planner     grouped(log(alpha=2, beta=10), icg(tau=10, distance=squared), kappa=0.3, order=shuffled)" in out
         assert all(f"{name}\n" in out for name in METHODS)
 
     def test_methods_without_one_global_model_say_so(self, cli: Any) -> None:
@@ -83,7 +83,7 @@ class TestDryRun:
         refused = cli("run", "--data", tiny, "--dry-run", "--fleet", "phone-wify")
         assert (refused.code, "did you mean 'phone-wifi'" in refused.err) == (2, True)
         refused = cli("run", "--data", tiny, "--fleet", "paper")
-        assert (refused.code, "--fleet is for --dry-run" in refused.err) == (2, True)
+        assert (refused.code, "--fleet needs --dry-run" in refused.err) == (2, True)
 
     def test_json(self, cli: Any, here: Path, tiny: str) -> None:
         outcome = cli("run", "--data", tiny, "--method", "fedavg", "--rounds", "4", "--dry-run", "--json")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from datafiles import write_csv, write_leaf
 
 from fedgsp.data import load
+from tests.support.data_files import write_csv, write_leaf
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -16,7 +16,7 @@ from fedgsp.client import SGD
 
 @dataclass(frozen=True, kw_only=True)
 class Mine(SGD):
-    def begin(self, visit):
+    def begin(self, ctx):
         raise ValueError("no such class")
 """
 

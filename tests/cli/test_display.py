@@ -6,12 +6,12 @@ import io
 from pathlib import Path
 
 import pytest
-import tiny
 from rich.console import Console
 
 import fedgsp
 from fedgsp.cli.display import LiveDisplay, PlainLines, duration, show_summary, size, sparkline
-from fedgsp.engine import EngineEvent, WorkerLost
+from fedgsp.engine import HopDone, WorkerLost
+from tests.support import tiny
 
 
 class Snapshots(LiveDisplay):
@@ -21,12 +21,12 @@ class Snapshots(LiveDisplay):
         super().__init__(console)
         self.seen: list[str] = []
 
-    def event(self, event: EngineEvent) -> None:
-        super().event(event)
+    def on_hop_end(self, hop: HopDone) -> None:
+        super().on_hop_end(hop)
         self.snap()
 
-    def round_done(self, entry: dict[str, object]) -> None:
-        super().round_done(entry)
+    def on_round_end(self, entry: dict[str, object]) -> None:
+        super().on_round_end(entry)
         self.snap()
 
     def snap(self) -> None:
@@ -39,7 +39,7 @@ class Snapshots(LiveDisplay):
 
 def test_the_live_view_shows_rounds_chains_and_a_sparkline() -> None:
     view = Snapshots(Console(file=io.StringIO(), width=100, force_terminal=True))
-    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, observers=[view])
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, callbacks=[view])
     assert "0/3" in view.seen[0]
     assert "chain 1" in view.seen[0]
     assert any("1/4" in text for text in view.seen)  # the first chain of four clients has advanced by one
@@ -51,15 +51,15 @@ def test_the_live_view_shows_rounds_chains_and_a_sparkline() -> None:
 
 def test_many_chains_share_one_bar() -> None:
     view = Snapshots(Console(file=io.StringIO(), width=100, force_terminal=True))
-    fedgsp.train(tiny.static(14), tiny.federation(clients=14), tiny.linear, rounds=1, workers=0, observers=[view])
+    fedgsp.train(tiny.static(14), tiny.federation(clients=14), tiny.linear, rounds=1, workers=0, callbacks=[view])
     assert "14 chains" in view.seen[0]
     assert "1/14" in view.seen[0]
 
 
 def test_plain_lines_for_pipes(capsys: pytest.CaptureFixture[str]) -> None:
     lines = PlainLines()
-    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=2, workers=0, observers=[lines])
-    lines.event(WorkerLost(1, 0, 4, "its worker was killed"))
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=2, workers=0, callbacks=[lines])
+    lines.on_failure(WorkerLost(1, 0, 4, "its worker was killed"))
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("tiny-gsp: 2 rounds, 8 clients")
     assert printed[1].startswith("round    1/2  groups    2")
@@ -68,7 +68,7 @@ def test_plain_lines_for_pipes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_capped_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    fedgsp.train("fedgsp", tiny.federation(), tiny.linear, rounds=2, workers=0, observers=[PlainLines()])
+    fedgsp.train("fedgsp", tiny.federation(), tiny.linear, rounds=2, workers=0, callbacks=[PlainLines()])
     assert "asks for 20 groups by round 2, but 8 clients train: it is capped at 8" in capsys.readouterr().out
 
 

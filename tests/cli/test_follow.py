@@ -7,25 +7,25 @@ import json
 from pathlib import Path
 
 import pytest
-import tiny
 from rich.console import Console
 
 import fedgsp
 from fedgsp.cli.display import LiveDisplay, PlainLines
 from fedgsp.cli.follow import Follower
-from fedgsp.run.observers import Observer
+from fedgsp.run.callbacks import Callback
+from tests.support import tiny
 
 
-class Looking(Observer):
+class Looking(Callback):
     """Looks at the directory after every hop and round, as a follower beside the run would."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
 
-    def event(self, event: object) -> None:
+    def on_hop_end(self, hop: object) -> None:
         self._follower.look()
 
-    def round_done(self, entry: object) -> None:
+    def on_round_end(self, entry: object) -> None:
         self._follower.look()
 
 
@@ -44,11 +44,11 @@ def append(run: Path, event: dict[str, object]) -> None:
 def test_plain_lines_are_those_of_the_run_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     follower = Follower(tmp_path / "run", PlainLines())
     fedgsp.train(
-        tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, out=tmp_path / "run", observers=[Looking(follower)]
+        tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, out=tmp_path / "run", callbacks=[Looking(follower)]
     )
     follower.close()
     followed = capsys.readouterr().out.splitlines()
-    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, observers=[PlainLines()])
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, callbacks=[PlainLines()])
     itself = capsys.readouterr().out.splitlines()
     assert followed[0].startswith("tiny-gsp: 3 rounds, 8 clients")
     cut = [line.rpartition("  ")[0] for line in itself[1:]]  # seconds differ
@@ -86,10 +86,11 @@ def test_faults_are_told_by_the_clients_names_and_old_ones_not_again(
 
     append(run, {"event": "skipped", "round": 1, "chain": 0, "hop": 1, "client": 3, "cause": "an old one"})
     append(run, {"event": "resumed", "at": 0.0, "round": 1})
+    member = {"number": 8, "name": "site-new", "version": "1", "train": 9, "validation": 0, "test": 1, "counts": None}
     follower = Follower(run, PlainLines())
     follower.look()
     append(run, {"event": "skipped", "round": 2, "chain": 0, "hop": 1, "client": 5, "cause": "late"})
-    append(run, {"event": "sites", "members": [{"number": 8, "name": "site-new"}], "left": [2]})
+    append(run, {"event": "sites", "members": [member], "left": [2]})
     append(run, {"event": "skipped", "round": 3, "chain": 0, "hop": 0, "client": 8, "cause": "gone"})
     follower.look()
     follower.look()

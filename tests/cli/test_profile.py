@@ -7,7 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import tiny
+
+from tests.support import tiny
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -15,7 +16,7 @@ def test_it_says_where_the_time_went_and_leaves_a_trace(tmp_path: Path, workers:
     data = tiny.write_npz(tmp_path / "data.npz")
     out = tmp_path / "run"
     done = tiny.cli(
-        "run", "--data", f"npz:{data}", "--model", "tiny:linear", "--rounds", "4", "--workers", str(workers), "--profile",
+        "run", "--data", f"npz:{data}", "--model", tiny.LINEAR, "--rounds", "4", "--workers", str(workers), "--profile",
         "--set", "method.planner.growth.beta=3", "--set", "method.planner.kappa=1.0", "--out", str(out),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

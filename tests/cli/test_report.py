@@ -64,8 +64,8 @@ def test_what_is_not_there_is_a_sentence(cli: Any, here: Path, arguments: tuple[
 
 
 def test_a_run_is_served_while_it_trains(cli: Any, tiny: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedgsp.run.drive import start
-    from fedgsp.watch.server import WatchServer
+    from fedgsp.report.live.server import WatchServer
+    from fedgsp.run.lifecycle import start
 
     seen: list[str] = []
     addresses: list[str] = []
@@ -82,7 +82,7 @@ def test_a_run_is_served_while_it_trains(cli: Any, tiny: str, here: Path, monkey
         return result
 
     monkeypatch.setattr(WatchServer, "in_background", remembered)
-    monkeypatch.setattr("fedgsp.run.drive.start", looked_at)
+    monkeypatch.setattr("fedgsp.run.lifecycle.start", looked_at)
     done = train(cli, tiny, "run", "--watch")
     assert done.code == 0
     assert re.search(r"watching at http://127\.0\.0\.1:\d+/\n", done.out)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny as tiny_data
 
-from fedgsp.study.catalog import studies_named
+from fedgsp.study.paper.catalog import studies_named
+from tests.support import tiny as tiny_data
 
 
 class TestStudy:
@@ -28,7 +28,7 @@ class TestStudy:
         again = cli("study", "cpd", "--data", tiny, "--seeds", "2", "--out", "s", "--json")
         assert json.loads(again.out)["cpd"] == told["facts"]
         report = cli("study", "report", "--out", "s")
-        assert (report.code, report.out) == (0, "wrote s/README.md\nwrote s/claims.md\n")
+        assert (report.code, report.out) == (0, "wrote s/cpd/README.md\nwrote s/README.md\nwrote s/claims.md\n")
 
     def test_progress_names_the_units(self, cli: Any, here: Path, tiny: str) -> None:
         done = cli("study", "kappa", "--data", tiny, "--out", "s", "--set", "run.eval_every=2")
@@ -51,14 +51,21 @@ class TestStudy:
         assert "of one core" in shown
 
     def test_an_interrupt_says_how_to_go_on(self, cli: Any, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        from fedgsp.run import drive
+        from fedgsp.run import lifecycle
 
         def stopped(*_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(drive, "start", stopped)
+        monkeypatch.setattr(lifecycle, "start", stopped)
         done = cli("study", "kappa", "--data", tiny, "--out", "s")
         assert (done.code, "Give the same command again to go on" in done.err) == (130, True)
+
+    def test_without_pyarrow_the_extra_is_named(self, cli: Any, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        monkeypatch.delitem(sys.modules, "pyarrow.parquet", raising=False)
+        refused = cli("study", "cpd", "--data", tiny, "--out", "s")
+        assert refused.code == 2
+        assert "pip install 'fedgsp[parquet]'" in refused.err
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
@@ -94,6 +101,18 @@ class TestCompare:
         told = json.loads(cli("compare", "fedavg", "fedgsp", *arguments, "--json").out)
         assert set(told["methods"]) == {"fedavg", "fedgsp"}
 
+    def test_tables_do_without_matplotlib(self, cli: Any, here: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        done = cli("compare", "fedavg", "--data", tiny, "--rounds", "1", "--seeds", "1", "--workers", "0", "--out", "c")
+        assert done.code == 0
+        assert "| fedavg |" in done.out
+        assert "figures need matplotlib: pip install 'fedgsp[plot]'" in done.out
+        assert not list((here / "c").glob("*.png"))
+        assert "![" not in (here / "c" / "README.md").read_text()
+        study = cli("study", "cpd", "--data", tiny, "--seeds", "1", "--out", "s")
+        assert study.code == 0
+        assert (here / "s" / "cpd" / "cpd.csv").exists()
+
     def test_finished_runs(self, cli: Any, here: Path, tiny: str) -> None:
         for method in ("fedavg", "fedgsp"):
             cli(
@@ -123,7 +142,7 @@ class TestCompare:
             (("fedavg", "fedgs"), "did you mean 'fedgsp'"),
             (("fedavg", "./somewhere"), "compare either runs or methods"),
             (("./somewhere",), "there is no run directory somewhere"),
-            (("fedavg", "--profile", "phone"), "unknown fleet 'phone'"),
+            (("fedavg", "--fleet", "phone"), "unknown fleet 'phone'"),
             (("fedavg", "--seeds", "0"), "--seeds must be at least 1"),
         ],
     )

@@ -6,27 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 
 import fedgsp
 from fedgsp.cli import units
 from fedgsp.cli.units import UnitLines, watcher
+from tests.support import tiny
 
 
-class Live(fedgsp.Observer):
+class Live(fedgsp.Callback):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("started", "round_begun", "event", "evaluating", "round_done", "ended", "closed"):
+        if name in ("on_run_start", "on_round_start", "on_hop_end", "on_evaluate_start", "on_round_end", "on_run_end", "close"):
             return lambda *_: self.told.append(name)
         return super().__getattribute__(name)
 
 
-def train(out: Path, observer: fedgsp.Observer, rounds: int = 2) -> None:
-    fedgsp.train(tiny.static(2), tiny.federation(), tiny.linear, rounds=rounds, workers=0, out=out, observers=[observer])
+def train(out: Path, callback: fedgsp.Callback, rounds: int = 2) -> None:
+    fedgsp.train(tiny.static(2), tiny.federation(), tiny.linear, rounds=rounds, workers=0, out=out, callbacks=[callback])
 
 
 def test_a_line_at_the_beginning_and_one_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,6 +49,6 @@ def test_a_line_a_minute(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
 def test_a_live_display_lies_between_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     live = Live()
     train(tmp_path / "a", UnitLines("u", lambda: "1/1", live), rounds=1)
-    assert live.told[:2] == ["started", "round_begun"]
-    assert live.told[-3:] == ["evaluating", "round_done", "closed"]
+    assert live.told[:2] == ["on_run_start", "on_round_start"]
+    assert live.told[-3:] == ["on_evaluate_start", "on_round_end", "close"]
     assert len(capsys.readouterr().err.splitlines()) == 2

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 
 import fedgsp
 from fedgsp.cli.display import show_summary
 from fedgsp.methods import METHODS, named
+from tests.support import tiny
 
 SEVERAL = "several models, each client judged on the one it belongs to"
 APART = "not comparable with methods of one global model"
@@ -32,7 +32,7 @@ def test_which_methods_do() -> None:
 def test_the_summary_after_a_run_and_result_json(
     name: str, said: bool, source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = fedgsp.train(name, source, "tiny:linear", rounds=2, workers=0, out=tmp_path / "run")
+    result = fedgsp.train(name, source, tiny.LINEAR, rounds=2, workers=0, out=tmp_path / "run")
     show_summary(result)
     printed = " ".join(capsys.readouterr().out.split())
     assert (f"yields {SEVERAL}: {APART}" in printed) is said
@@ -42,29 +42,40 @@ def test_the_summary_after_a_run_and_result_json(
 
 
 def test_evaluate(source: str, tmp_path: Path, cli: Any) -> None:
-    fedgsp.train("feddc", source, "tiny:linear", rounds=1, workers=0, out=tmp_path / "run")
+    fedgsp.train("feddc", source, tiny.LINEAR, rounds=1, workers=0, out=tmp_path / "run")
     printed = " ".join(cli("evaluate", str(tmp_path / "run")).out.split())
     assert f"yields {SEVERAL}: {APART}" in printed
     told = json.loads(cli("evaluate", str(tmp_path / "run"), "--json").out)
-    journal = json.loads((tmp_path / "run" / "journal.jsonl").read_text().splitlines()[-1])
+    history = json.loads((tmp_path / "run" / "journal.jsonl").read_text().splitlines()[-1])
     assert told["yields"] == "several"
-    assert told["accuracy"] == journal["accuracy"]
+    assert told["accuracy"] == history["accuracy"]
 
 
 def test_evaluate_judges_whom_the_run_judged(tmp_path: Path, cli: Any) -> None:
     """Clients that were set aside for shared data are no clients any more."""
     source = str(tiny.write_npz(tmp_path / "data.npz", clients=8))
     method = ["--method", "data-sharing", "--set", "method.preparation.donors=0.3", "--set", "method.preparation.beta=0.3"]
-    common = ["--data", source, "--model", "tiny:linear", "--rounds", "1", "--workers", "0", "--quiet"]
+    common = ["--data", source, "--model", tiny.LINEAR, "--rounds", "1", "--workers", "0", "--quiet"]
     assert cli("run", *method, *common, "--out", str(tmp_path / "run")).code == 0
     told = json.loads(cli("evaluate", str(tmp_path / "run"), "--json").out)
-    journal = json.loads((tmp_path / "run" / "journal.jsonl").read_text())
-    assert told["clients"] == journal["test_clients"] < 8
-    assert np.isclose(told["loss"], journal["loss"])
+    history = json.loads((tmp_path / "run" / "journal.jsonl").read_text())
+    assert told["clients"] == history["test_clients"] < 8
+    assert np.isclose(told["loss"], history["loss"])
 
 
 def test_tune(source: str, tmp_path: Path, cli: Any) -> None:
-    arguments = ["--method", "feddc", "--grid", "lr=0.01,0.1", "--data", source, "--model", "tiny:linear", "--rounds", "1"]
+    arguments = [
+        "--method",
+        "feddc",
+        "--grid",
+        "lr=0.01,0.1",
+        "--data",
+        source,
+        "--model",
+        tiny.LINEAR,
+        "--rounds",
+        "1",
+    ]
     more = ["--workers", "0", "--validation", "0.4", "--out", str(tmp_path / "t"), "--quiet"]
     printed = " ".join(cli("tune", *arguments, *more).out.split())
     assert f"Tuning ({SEVERAL})" in printed

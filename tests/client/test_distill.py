@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 import torch
-from rivals import bits, images
 from torch import nn
 
 import fedgsp
-from fedgsp.client import SGD, Distill, Visit
-from fedgsp.client.keep import ClientStore
+from fedgsp.client import SGD, Distill, LocalContext
+from fedgsp.client.client_state import ClientStore
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Setting
 from fedgsp.core.tensors import Tensors
@@ -27,12 +25,14 @@ from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.models import classification
 from fedgsp.plan import Constant, Grouped, Random, Singletons
-from fedgsp.run.directory import latest_checkpoint
-from fedgsp.server import Mean, Tables, View
+from fedgsp.run.reader import latest_checkpoint
+from fedgsp.server import DistillServer, Mean, View
+from tests.support import tiny
+from tests.support.small_federations import bits, images
 
 
 def fd(rule: Distill | None = None, kappa: float = 1.0) -> Method:
-    return Method(Grouped(Singletons(), Random(), kappa=kappa), rule or Distill(lr=0.05, batch_size=64), Tables())
+    return Method(Grouped(Singletons(), Random(), kappa=kappa), rule or Distill(lr=0.05, batch_size=64), DistillServer())
 
 
 def own_models(folder: Path) -> dict[int, Tensors]:
@@ -40,7 +40,7 @@ def own_models(folder: Path) -> dict[int, Tensors]:
     found = latest_checkpoint(folder)
     assert found is not None
     store = ClientStore(folder / "clients")
-    return {client: store.read(client, mark) for client, mark in found[0].kept.items()}
+    return {client: store.read(client, mark) for client, mark in found[0].client_versions.items()}
 
 
 @pytest.mark.parametrize("match", ["cross-entropy", "mse"])
@@ -50,7 +50,7 @@ def test_three_rounds_of_logistic_regression_in_numpy(match: Any, tmp_path: Path
     rule = Distill(lr=lr, batch_size=64, gamma=gamma, match=match)
     out = tmp_path / "run"
     result = fedgsp.train(fd(rule), data, tiny.linear, rounds=3, workers=0, out=out)
-    start = {name: t.double().numpy() for name, t in result.setup.initial.items()}
+    start = {name: t.double().numpy() for name, t in result.run.initial_model.items()}
     models = {k: (start["weight"].copy(), start["bias"].copy()) for k in range(5)}
     tables: dict[int, tuple[Any, Any]] = {}
     for _ in range(3):
@@ -91,11 +91,11 @@ def test_three_rounds_of_logistic_regression_in_numpy(match: Any, tmp_path: Path
 
 def began(shared: Tensors, state: Tensors) -> dict[str, Any]:
     rule = Distill()
-    model = rule.equip(nn.Linear(2, 2), torch.zeros(1, 2))
-    visit = Visit(model, classification(), 2, 0, 0, 0.1, torch.device("cpu"), {}, shared)
-    visit.state = {**rule.keeps(model), **state}
-    rule.begin(visit)
-    return visit.memo
+    model = rule.wrap_model(nn.Linear(2, 2), torch.zeros(1, 2))
+    ctx = LocalContext(model, classification(), 2, 0, 0, 0.1, torch.device("cpu"), {}, shared)
+    ctx.state = {**rule.initial_client_state(model), **state}
+    rule.begin(ctx)
+    return ctx.memo
 
 
 def test_a_client_takes_its_own_table_out_only_where_it_was_among_them() -> None:
@@ -136,7 +136,7 @@ def test_one_client_has_nobody_to_listen_to(tmp_path: Path, fast: Mode) -> None:
 
 def test_only_tables_are_sent() -> None:
     data = tiny.federation(5)
-    entry = fedgsp.train(fd(), data, tiny.linear, rounds=1, workers=0).journal[0]
+    entry = fedgsp.train(fd(), data, tiny.linear, rounds=1, workers=0).history[0]
     down, up = 4 * 9 + 4 * 3 + 8, 4 * 9 + 3
     assert entry["bytes"] == entry["bytes_total"] == 5 * (down + up)
 
@@ -145,12 +145,12 @@ def test_everybody_is_judged_on_its_own_model(tmp_path: Path, data: FederatedDat
     result = fedgsp.train(fd(kappa=0.5), data, tiny.linear, rounds=2, workers=0, out=tmp_path / "run")
     kept = own_models(tmp_path / "run")
     assert 4 <= len(kept) < 8, "some have not trained yet: they have the weights that all begin with"
-    initial = {f"model.{name}": t for name, t in result.setup.initial.items()}
+    initial = {f"model.{name}": t for name, t in result.run.initial_model.items()}
     losses = [loss_of(kept.get(k, initial), k) for k in range(8)]
     weights = data.sizes.astype(float)
-    assert result.journal[-1]["loss"] == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
+    assert result.history[-1]["loss"] == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
     assert result.facts["yields"] == "none"
-    assert Tables().views(result.state) == (View("initial"),)
+    assert DistillServer().views(result.state) == (View("initial"),)
     with pytest.raises(InputError, match="this run has no model 'global': it yields none"):
         result.model()
 
@@ -172,8 +172,8 @@ def loss_of(data: FederatedData) -> Callable[..., float]:
 
 def test_held_out_clients_have_no_model_and_are_not_judged(data: FederatedData) -> None:
     result = fedgsp.train(fd(), data, tiny.linear, rounds=1, workers=0, holdout_clients=2)
-    assert "holdout" not in result.journal[0]
-    assert any("held out" in note for note in result.setup.notes)
+    assert "holdout" not in result.history[0]
+    assert any("held out" in note for note in result.run.notes)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -181,15 +181,15 @@ def test_resumed_replayed_and_evaluated(tmp_path: Path, workers: int) -> None:
     source = str(tiny.write_npz(tmp_path / "data.npz", clients=6))
     options: dict[str, Any] = {"workers": workers}
     method = fd(Distill(lr=0.05, batch_size=4, gamma=0.5), kappa=0.7)
-    fedgsp.train(method, source, "tiny:linear", rounds=1, out=tmp_path / "run", **options)
+    fedgsp.train(method, source, "tests.support.tiny:linear", rounds=1, out=tmp_path / "run", **options)
     resumed = fedgsp.resume(tmp_path / "run", rounds=3, **options)
-    whole = fedgsp.train(method, source, "tiny:linear", rounds=3, workers=0)
+    whole = fedgsp.train(method, source, "tests.support.tiny:linear", rounds=3, workers=0)
     assert resumed.state.digest() == whole.state.digest()
-    assert resumed.journal[-1]["loss"] == whole.journal[-1]["loss"]
+    assert resumed.history[-1]["loss"] == whole.history[-1]["loss"]
     assert fedgsp.replay(tmp_path / "run", workers=0).differs is None
     told = tiny.cli("evaluate", str(tmp_path / "run"), "--json")
     assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout)["loss"] == whole.journal[-1]["loss"]
+    assert json.loads(told.stdout)["loss"] == whole.history[-1]["loss"]
     other = tiny.cli("evaluate", str(tmp_path / "run"), "--data", str(tiny.write_npz(tmp_path / "other.npz", clients=4)))
     assert other.returncode == 2
     assert "every client keeps a model of its own" in other.stderr
@@ -200,7 +200,7 @@ def test_listening_to_others_teaches_labels_that_a_client_does_not_have() -> Non
     data = images(clients=8, each=20)
     local = replace(named("fd").local, lr=0.1)
     result = fedgsp.train(replace(named("fd"), local=local), data, rounds=8, workers=0)
-    assert result.journal[-1]["loss"] < 0.75 * result.journal[0]["loss"]
+    assert result.history[-1]["loss"] < 0.75 * result.history[0]["loss"]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_listening_to_others_teaches_labels_that_a_client_does_not_have() -> Non
     [
         (lambda: Distill(gamma=-1.0), "gamma must be a number of at least 0"),
         (lambda: Distill(match="kl"), "match must be 'cross-entropy' or 'mse'"),  # type: ignore[arg-type]
-        (lambda: Tables().init({}, Setting()), "needs data with classes"),
+        (lambda: DistillServer().init({}, Setting()), "needs data with classes"),
         (lambda: replace(fd(), server=Mean()).check(), "it needs the server rule 'distill'"),
         (lambda: replace(fd(), local=SGD()).check(), "it needs the local rule 'distill'"),
     ],

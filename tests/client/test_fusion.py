@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from rivals import bits, images, pairs, walk
 from torch import nn
 
 from fedgsp.client import SGD, Fusion
@@ -14,6 +13,7 @@ from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.models import leaf_cnn, small_cnn
+from tests.support.small_federations import bits, images, pairs, walk
 
 
 class Line(nn.Module):
@@ -102,7 +102,7 @@ def test_in_a_chain_the_reference_is_the_handed_extractor_or_the_global_one() ->
 def test_only_the_operator_is_added_to_what_travels(operator: Any, numbers: int) -> None:
     model = leaf_cnn((28, 28), 62)
     before = sum(t.numel() for t in model.state_dict().values())
-    equipped = Fusion(operator=operator).equip(model, torch.zeros(1, 28, 28))
+    equipped = Fusion(operator=operator).wrap_model(model, torch.zeros(1, 28, 28))
     assert sum(t.numel() for t in equipped.state_dict().values()) == before + numbers
 
 
@@ -124,7 +124,7 @@ def test_gamma_zero_is_fedavg_to_the_bit_for_the_model_itself(operator: Any) -> 
 
 
 def test_the_reference_is_no_part_of_the_state_and_gets_no_gradient() -> None:
-    net = Fusion(operator="single").equip(_cnn(), torch.zeros(1, 8, 8))
+    net = Fusion(operator="single").wrap_model(_cnn(), torch.zeros(1, 8, 8))
     names = set(net.state_dict())
     assert names == set(_cnn().state_dict()) | {"fusion.gamma"}
     net(torch.zeros(2, 8, 8)).sum().backward()
@@ -133,7 +133,7 @@ def test_the_reference_is_no_part_of_the_state_and_gets_no_gradient() -> None:
 
 def test_a_model_without_a_split_is_refused() -> None:
     with pytest.raises(InputError, match="'fusion' needs a model that says where its features end: give Sequential two"):
-        Fusion().equip(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.zeros(1, 8, 8))
+        Fusion().wrap_model(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.zeros(1, 8, 8))
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from rivals import bits, images, walk
 from torch import nn
 
 from fedgsp.client import MMD, SGD
+from fedgsp.client.context import LocalContext
 from fedgsp.client.mmd import VARIANCES, mmd_squared
-from fedgsp.client.rules import Visit
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.models import classification, small_cnn
+from tests.support.small_federations import bits, images, walk
 
 Reals = NDArray[np.float64]
 
@@ -78,28 +78,28 @@ def test_two_steps_against_numpy() -> None:
     assert hops[0].metrics["loss"] == pytest.approx((cross_entropy(first) + cross_entropy(one)) / 2, abs=1e-5)
 
 
-def _visit(model: nn.Module) -> Visit:
-    return Visit(model, classification(), 1, 0, 0, 0.1, torch.device("cpu"), {}, {})
+def _hop(model: nn.Module) -> LocalContext:
+    return LocalContext(model, classification(), 1, 0, 0, 0.1, torch.device("cpu"), {}, {})
 
 
 def test_below_the_floor_there_is_no_gradient_from_the_term() -> None:
     model = nn.Linear(2, 2, bias=False).double()
-    visit, rule = _visit(model), MMD(lam=3.0)
-    rule.begin(visit)
+    ctx, rule = _hop(model), MMD(lam=3.0)
+    rule.begin(ctx)
     with torch.no_grad():
         model.weight += 1e-7
     x, y = torch.randn(4, 2, dtype=torch.float64), torch.tensor([0, 1, 1, 0])
-    objective, loss = rule.objective(visit, x, y)
-    assert 0 < mmd_squared(visit.still("logits", "reference")(x), model(x)).item() < 1e-4
+    objective, loss = rule.objective(ctx, x, y)
+    assert 0 < mmd_squared(ctx.frozen_model("logits", "reference")(x), model(x)).item() < 1e-4
     assert (objective - loss).item() == pytest.approx(3e-4, rel=1e-9)
     assert torch.equal(*(torch.autograd.grad(value, model.weight, retain_graph=True)[0] for value in (objective, loss)))
 
 
 def test_the_reference_is_in_evaluation_mode_and_frozen() -> None:
     model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 2)).train()
-    visit = _visit(model)
-    MMD(lam=1.0).begin(visit)
-    frozen, x = visit.still("logits", "reference"), torch.randn(3, 2)
+    ctx = _hop(model)
+    MMD(lam=1.0).begin(ctx)
+    frozen, x = ctx.frozen_model("logits", "reference"), torch.randn(3, 2)
     assert torch.equal(frozen(x), frozen(x))
     assert not any(p.requires_grad for p in frozen.parameters())
     assert model.training

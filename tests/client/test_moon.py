@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from rivals import bits, fedavg, images, walk
 from torch import nn
 
 import fedgsp
 from fedgsp.client import SGD, Moon
-from fedgsp.client.keep import Bag
+from fedgsp.client.client_state import ClientStates
 from fedgsp.client.moon import contrast
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import clone
-from fedgsp.data.build import from_arrays
-from fedgsp.engine.job import Job
-from fedgsp.engine.walk import Walker
+from fedgsp.data.arrays import from_arrays
+from fedgsp.engine.base import WorkerSetup
+from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.models import classification, initial_tensors, small_cnn
 from fedgsp.models.catalog import ModelSpec
 from fedgsp.parts import decode, encode
+from tests.support.small_federations import bits, fedavg, images, walk
 
 Array = NDArray[np.float64]
 
@@ -80,9 +80,9 @@ def slope(f: Any, at: Array) -> Array:
 @pytest.mark.parametrize(("mu", "tau"), [(0.7, 0.5), (3.0, 1.0)])
 def test_a_step_against_the_loss_written_out(mu: float, tau: float) -> None:
     data = from_arrays(X[None].astype(np.float32), np.array([1]), np.zeros(1, dtype=np.int64), classes=2, test_fraction=0)
-    bag, lr, net = Bag(), 0.1, Net()
-    bag.states[0] = {"features.weight": torch.tensor(LAST, dtype=torch.float32)}
-    after, hops = walk(Moon(lr=lr, mu=mu, tau=tau), data, Net, Chain((0,)), bag=bag)
+    client_states, lr, net = ClientStates(), 0.1, Net()
+    client_states.in_memory[0] = {"features.weight": torch.tensor(LAST, dtype=torch.float32)}
+    after, hops = walk(Moon(lr=lr, mu=mu, tau=tau), data, Net, Chain((0,)), client_states=client_states)
     f = net.features.weight.detach().double().numpy()
     c = net.classifier.weight.detach().double().numpy()
     wanted_f = f - lr * slope(lambda at: loss(at, c, f, mu, tau), f)
@@ -90,7 +90,7 @@ def test_a_step_against_the_loss_written_out(mu: float, tau: float) -> None:
     np.testing.assert_allclose(after["features.weight"].numpy(), wanted_f, atol=1e-5)
     np.testing.assert_allclose(after["classifier.weight"].numpy(), wanted_c, atol=1e-5)
     assert hops[0].metrics["loss"] == pytest.approx(loss(f, c, f, 0.0, tau), rel=1e-5), "the plain loss is reported"
-    assert torch.equal(bag.states[0]["features.weight"], after["features.weight"]), "and the new extractor kept"
+    assert torch.equal(client_states.in_memory[0]["features.weight"], after["features.weight"]), "and the new extractor kept"
 
 
 class Drawn(Net):
@@ -104,21 +104,21 @@ class Drawn(Net):
 
 @pytest.mark.parametrize("round_", [1, 2])
 @pytest.mark.parametrize("first_visit", ["handed", "untrained"])
-def test_a_first_visit(round_: int, first_visit: Any) -> None:
+def test_a_first_hop(round_: int, first_visit: Any) -> None:
     """Plain SGD, but "untrained" from round 2 on: then away from weights that the client draws for itself."""
     data = from_arrays(X[None].astype(np.float32), np.array([1]), np.zeros(1, dtype=np.int64), classes=2, test_fraction=0)
     lr, mu, tau, net = 0.1, 3.0, 0.5, Net()
     spec, rule = ModelSpec("drawn", Drawn), Moon(lr=lr, mu=mu, tau=tau, first_visit=first_visit)
-    walker, bag = Walker.of(Job(spec, rule, classification(), data, Seeds(7))), Bag()
+    runner, client_states = ChainRunner.of(WorkerSetup(spec, rule, classification(), data, Seeds(7))), ClientStates()
     start = clone(dict(net.state_dict()))
-    after, _ = walker.walk(round_, Chain((0,)), start, {}, frozenset(), lambda report: None, bag=bag)
+    after, _ = runner.run(round_, Chain((0,)), start, {}, frozenset(), client_states=client_states)
     drawn = initial_tensors(spec, Seeds(7).untrained(0))["features.weight"].double().numpy()
     f, c = (tensor.double().numpy() for tensor in start.values())
     pushed = round_ > 1 and first_visit == "untrained"
     wanted = f - lr * slope(lambda at: loss(at, c, f, mu if pushed else 0.0, tau, drawn), f)
     np.testing.assert_allclose(after["features.weight"].numpy(), wanted, atol=1e-5)
     last = clone(after)
-    again, _ = walker.walk(3, Chain((0,)), start, {}, frozenset(), lambda report: None, bag=bag)
+    again, _ = runner.run(3, Chain((0,)), start, {}, frozenset(), client_states=client_states)
     own = last["features.weight"].double().numpy()
     wanted = f - lr * slope(lambda at: loss(at, c, f, mu, tau, own), f)
     np.testing.assert_allclose(again["features.weight"].numpy(), wanted, atol=1e-5, err_msg="the second is away from its own")
@@ -141,7 +141,7 @@ def net() -> nn.Module:
     return small_cnn((8, 8), 4)
 
 
-def test_a_first_visit_is_plain_sgd_and_a_second_is_not() -> None:
+def test_a_first_hop_is_plain_sgd_and_a_second_is_not() -> None:
     once = [walk(rule, DATA, net, Chain((0,)))[0] for rule in (SGD(lr=0.05, batch_size=20), Moon(lr=0.05, batch_size=20))]
     for name, tensor in once[0].items():
         torch.testing.assert_close(once[1][name], tensor, atol=1e-6, rtol=1e-5)
@@ -152,7 +152,7 @@ def test_a_first_visit_is_plain_sgd_and_a_second_is_not() -> None:
 def test_mu_of_zero_is_plain_sgd_to_the_bit_and_keeps_nothing() -> None:
     plain, moon = (walk(rule, DATA, net, Chain((0, 1), passes=2)) for rule in (SGD(lr=0.05), Moon(lr=0.05, mu=0.0)))
     assert bits(plain[0]) == bits(moon[0])
-    assert Moon(mu=0.0).keeps(net()) == {}
+    assert Moon(mu=0.0).initial_client_state(net()) == {}
 
 
 def test_the_default_is_not_written_down() -> None:
@@ -161,7 +161,7 @@ def test_the_default_is_not_written_down() -> None:
 
 
 def test_only_the_extractor_is_kept() -> None:
-    kept = Moon().keeps(net())
+    kept = Moon().initial_client_state(net())
     assert kept
     assert all(name.startswith("features.") for name in kept)
 

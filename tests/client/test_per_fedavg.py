@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from byhand import START, slope, trained
-from rivals import pairs, walk, weight
 from torch import nn
 from torch.func import functional_call
 
 import fedgsp
 from fedgsp.client import SGD, PerFedAvg
-from fedgsp.client.bending import hessian_times
-from fedgsp.client.rules import Visit
+from fedgsp.client.context import LocalContext
+from fedgsp.client.derivatives import hessian_times
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.method import Method
 from fedgsp.models import classification
 from fedgsp.parts import decode
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.server import Mean
+from tests.support.hand_computed import START, slope, trained
+from tests.support.small_federations import pairs, walk, weight
 
 
 @pytest.mark.parametrize(("variant", "bends"), [("fo", False), ("hf", True)])
@@ -65,9 +65,9 @@ def test_a_hessian_product_is_that_of_torch(bend: type[nn.Module]) -> None:
     at = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     along = torch.linspace(-1, 1, len(at), dtype=torch.float64)
     wanted = torch.autograd.functional.hvp(loss, at, along)[1]  # type: ignore[no-untyped-call]
-    visit = Visit(model, classification(), 1, 0, 0, 0.1, torch.device("cpu"), {}, {})
+    ctx = LocalContext(model, classification(), 1, 0, 0, 0.1, torch.device("cpu"), {}, {})
     vector = {n: v.reshape(s) for n, v, s in zip(names, torch.split(along, sizes), shapes, strict=True)}
-    found = torch.cat([hessian_times(visit, x, y, vector)[name].reshape(-1) for name in names])
+    found = torch.cat([hessian_times(ctx, x, y, vector)[name].reshape(-1) for name in names])
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
     assert float(wanted.abs().max()) > 0.1
 
@@ -137,9 +137,9 @@ def test_every_client_is_judged_on_its_own_model(workers: int) -> None:
     w = result.state.model["weight"].item()
     own = [y + (w - y) * 0.8**2 for y in (1.0, 2.0, 4.0)]
     losses = [(v - y) ** 2 for v, y in zip(own, (1.0, 2.0, 4.0), strict=True)]
-    assert result.journal[-1]["loss"] == pytest.approx(sum(losses) / 3, rel=1e-5)
-    assert result.journal[-1]["quantiles"]["loss"]["1"] == pytest.approx(max(losses), rel=1e-5)
-    assert result.setup.config.method.yields == "personalised"
+    assert result.history[-1]["loss"] == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert result.history[-1]["quantiles"]["loss"]["1"] == pytest.approx(max(losses), rel=1e-5)
+    assert result.run.config.method.yields == "personalised"
 
 
 def test_evaluating_changes_nothing() -> None:
@@ -147,15 +147,15 @@ def test_evaluating_changes_nothing() -> None:
         fedgsp.train(method(), federation(), lambda: weight(0.0), rounds=3, workers=0, eval_every=n) for n in (1, 3)
     )
     assert often.state.digest() == seldom.state.digest()
-    assert often.journal[-1]["loss"] == seldom.journal[-1]["loss"]
+    assert often.history[-1]["loss"] == seldom.history[-1]["loss"]
 
 
 def test_clients_held_out_learn_on_their_training_and_are_judged_on_their_test_samples() -> None:
     result = fedgsp.train(method(), federation(), lambda: weight(0.0), rounds=1, workers=0, holdout_clients=1)
-    assert result.journal[-1]["holdout"]["samples"] == 1
-    (client,) = result.setup.held_out
+    assert result.history[-1]["holdout"]["samples"] == 1
+    (client,) = result.run.held_out
     y, w = (1.0, 2.0, 4.0)[client], result.state.model["weight"].item()
-    assert result.journal[-1]["holdout"]["loss"] == pytest.approx(((w - y) * 0.8**2) ** 2, rel=1e-5)
+    assert result.history[-1]["holdout"]["loss"] == pytest.approx(((w - y) * 0.8**2) ** 2, rel=1e-5)
 
 
 def test_refusals() -> None:

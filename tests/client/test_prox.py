@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rivals import bits, images, pairs, walk, weight
 
 from fedgsp.client import SGD, Prox
 from fedgsp.core.chain import Chain
 from fedgsp.core.errors import InputError
 from fedgsp.models import small_cnn
+from tests.support.small_federations import bits, images, pairs, walk, weight
 
 A = [(1.0, 2.0), (1.0, 2.0)]
 """Loss (w - 2)^2, gradient 2 (w - 2); twice, so that two steps are taken whatever the order."""
@@ -47,15 +47,15 @@ def test_the_global_anchor_is_downloaded_again_on_a_second_pass() -> None:
 
 def test_a_client_left_with_the_start_model_downloads_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedgsp.core.seeds import Seeds
-    from fedgsp.engine.job import Job
-    from fedgsp.engine.walk import Walker
+    from fedgsp.engine.base import WorkerSetup
+    from fedgsp.engine.chain_runner import ChainRunner
     from fedgsp.models import regression
     from fedgsp.models.catalog import ModelSpec
 
     rule = Prox(mu=0.5, lr=0.1, anchor="global")
-    job = Job(ModelSpec("test", lambda: weight(0.0)), rule, regression(), pairs(A, B), Seeds(0))
+    job = WorkerSetup(ModelSpec("test", lambda: weight(0.0)), rule, regression(), pairs(A, B), Seeds(0))
     start = dict(weight(0.0).state_dict())
-    _, hops = Walker.of(job).walk(1, Chain((0, 1)), start, {}, frozenset({0}), lambda report: None)
+    _, hops = ChainRunner.of(job).run(1, Chain((0, 1)), start, {}, frozenset({0}))
     assert [(h.client, h.bytes_down) for h in hops] == [(1, 4)]
 
 

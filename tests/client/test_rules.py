@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedgsp.client import SGD, Cosine, Decay, Schedule, Steady
+from fedgsp.client import SGD, Cosine, Decay, LearningRateSchedule, Steady
 from fedgsp.core.errors import InputError
 
 NAN, INF = math.nan, math.inf
@@ -23,7 +23,7 @@ NAN, INF = math.nan, math.inf
         (Cosine(1), {1: 1.0, 2: 0.0}),
     ],
 )
-def test_schedules(schedule: Schedule, factors: dict[int, float]) -> None:
+def test_schedules(schedule: LearningRateSchedule, factors: dict[int, float]) -> None:
     assert {r: schedule.factor(r) for r in factors} == pytest.approx(factors, abs=1e-12)
 
 

@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedgsp.client import SGD, Cosine, Decay, Steady, Visit
+from fedgsp.client import SGD, Cosine, Decay, LocalContext, Steady
 from fedgsp.client import train as train_module
 from fedgsp.client.train import Trainer, load_tensors, model_tensors
-from fedgsp.core.chain import HopReport, Stop
+from fedgsp.core.chain import Hop, HopReport
 from fedgsp.core.errors import Diverged
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, clone, digest
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.federated import FederatedData
 from fedgsp.models import classification, regression
 
@@ -45,10 +45,10 @@ def trainer(rule: SGD, data: FederatedData | None = None, model: nn.Module | Non
     return Trainer(module, rule, classification(), data or federation(), torch.device("cpu"), Seeds(SEED))
 
 
-def visited(rule: SGD, round_: int = 5, stop: Stop = Stop(0, 0, 0)) -> tuple[Tensors, HopReport]:  # noqa: B008
+def visited(rule: SGD, round_: int = 5, hop: Hop = Hop(0, 0, 0)) -> tuple[Tensors, HopReport]:  # noqa: B008
     turn, begin = trainer(rule), start()
     load_tensors(turn.model, begin)
-    report = turn.visit(round_, stop, begin, {})
+    report = turn.train(round_, hop, begin, {})
     return clone(model_tensors(turn.model)), report
 
 
@@ -107,23 +107,23 @@ def test_the_loop_is_mini_batch_sgd(rule: SGD, lr: float) -> None:
     assert report.steps == steps
 
 
-@pytest.mark.parametrize(("round_", "stop"), [(6, Stop(0, 0, 0)), (5, Stop(3, 1, 0)), (5, Stop(2, 0, 1))])
-def test_batches_are_drawn_anew_for_every_round_client_and_visit(round_: int, stop: Stop) -> None:
+@pytest.mark.parametrize(("round_", "hop"), [(6, Hop(0, 0, 0)), (5, Hop(3, 1, 0)), (5, Hop(2, 0, 1))])
+def test_batches_are_drawn_anew_for_every_round_client_and_hop(round_: int, hop: Hop) -> None:
     rule = SGD(lr=0.1)
-    tensors, _ = visited(rule, round_, stop)
-    weight, _, _, _ = by_hand(rule, 0.1, round_, stop.client, stop.visit)
+    tensors, _ = visited(rule, round_, hop)
+    weight, _, _, _ = by_hand(rule, 0.1, round_, hop.client, hop.repeat)
     np.testing.assert_allclose(tensors["weight"].numpy(), weight, rtol=2e-5, atol=2e-6)
     assert digest(tensors) != digest(visited(rule)[0])
 
 
 def test_the_place_in_the_chain_does_not_matter() -> None:
-    assert digest(visited(SGD(lr=0.1), stop=Stop(7, 0, 0))[0]) == digest(visited(SGD(lr=0.1), stop=Stop(0, 0, 0))[0])
+    assert digest(visited(SGD(lr=0.1), hop=Hop(7, 0, 0))[0]) == digest(visited(SGD(lr=0.1), hop=Hop(0, 0, 0))[0])
 
 
 def test_what_a_report_says() -> None:
-    _, report = visited(SGD(epochs=3), stop=Stop(4, 1, 2))
+    _, report = visited(SGD(epochs=3), hop=Hop(4, 1, 2))
     size = 4 * (CLASSES * FEATURES + CLASSES)
-    assert (report.client, report.hop, report.visit) == (1, 4, 2)
+    assert (report.client, report.hop, report.repeat) == (1, 4, 2)
     assert report.samples == 7  # once, whatever the number of epochs
     assert report.steps == 3 * 2
     assert report.bytes_down == report.bytes_up == size
@@ -133,7 +133,7 @@ def test_what_a_report_says() -> None:
 def test_what_the_server_sends_along_is_downloaded_too() -> None:
     turn, begin = trainer(SGD()), start()
     load_tensors(turn.model, begin)
-    report = turn.visit(1, Stop(0, 0, 0), begin, {"control": torch.zeros(10)})
+    report = turn.train(1, Hop(0, 0, 0), begin, {"control": torch.zeros(10)})
     assert report.bytes_down == report.bytes_up + 40
 
 
@@ -153,27 +153,27 @@ def test_a_client_without_samples_hands_the_model_on_unchanged() -> None:
     )
     begin = start()
     load_tensors(turn.model, begin)
-    report = turn.visit(1, Stop(0, 0, 0), begin, {})
+    report = turn.train(1, Hop(0, 0, 0), begin, {})
     assert (report.samples, report.steps, report.metrics["loss"]) == (0, 0, 0.0)
     assert digest(model_tensors(turn.model)) == digest(begin)
 
 
 def test_divergence_names_client_round_and_rate() -> None:
     with pytest.raises(Diverged, match=r"diverged at client 'client-1' in round 9: its loss is not finite.*than 1e\+38\.$"):
-        visited(SGD(lr=1e38, batch_size=2, epochs=30), round_=9, stop=Stop(0, 1, 0))
+        visited(SGD(lr=1e38, batch_size=2, epochs=30), round_=9, hop=Hop(0, 1, 0))
 
 
 def test_a_model_that_breaks_in_the_last_step_is_this_clients_doing() -> None:
     with pytest.raises(Diverged, match=r"client 'client-1' in round 9: its model is not finite"):
-        visited(BreaksAtTheEnd(lr=0.1, batch_size=10_000), round_=9, stop=Stop(0, 1, 0))
+        visited(BreaksAtTheEnd(lr=0.1, batch_size=10_000), round_=9, hop=Hop(0, 1, 0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BreaksAtTheEnd(SGD):
     """Its one batch has a finite loss and a gradient that is not."""
 
-    def adjust(self, visit: Visit) -> None:
-        for parameter in visit.model.parameters():
+    def adjust(self, ctx: LocalContext) -> None:
+        for parameter in ctx.model.parameters():
             assert parameter.grad is not None
             parameter.grad[0] = float("inf")
 
@@ -184,7 +184,7 @@ class TestModelsWithMore:
         turn = trainer(SGD(batch_size=13), model=model)
         begin = clone(model_tensors(model))
         model.eval()  # as an evaluation leaves it
-        turn.visit(1, Stop(0, 0, 0), begin, {})
+        turn.train(1, Hop(0, 0, 0), begin, {})
         after = model_tensors(model)
         seen = turn.data.features[turn.data.train[0]]
         assert after["0.num_batches_tracked"].item() == 1
@@ -192,30 +192,28 @@ class TestModelsWithMore:
         np.testing.assert_allclose(after["0.running_var"].numpy(), seen.var(axis=0, ddof=1), rtol=1e-4)
 
     def test_dropout_depends_on_the_visit_only(self) -> None:
-        def run(stop: Stop, noise: int) -> str:
+        def run(hop: Hop, noise: int) -> str:
             model = nn.Sequential(nn.Dropout(0.5), nn.Linear(FEATURES, CLASSES))
             turn = trainer(SGD(lr=0.1), model=model)
             load_tensors(model, {f"1.{name}": tensor for name, tensor in start().items()})
             torch.rand(noise)
-            turn.visit(1, stop, {}, {})
+            turn.train(1, hop, {}, {})
             return digest(model_tensors(model))
 
-        assert run(Stop(0, 0, 0), 0) == run(Stop(0, 0, 0), 5)
-        assert run(Stop(0, 0, 0), 0) != run(Stop(0, 0, 1), 0)
+        assert run(Hop(0, 0, 0), 0) == run(Hop(0, 0, 0), 5)
+        assert run(Hop(0, 0, 0), 0) != run(Hop(0, 0, 1), 0)
 
-    @pytest.mark.parametrize(
-        ("round_", "stop"), [(1, Stop(0, 0, 0)), (2, Stop(0, 0, 0)), (1, Stop(0, 1, 0)), (1, Stop(5, 0, 1))]
-    )
-    def test_torch_is_seeded_by_round_client_and_visit(self, round_: int, stop: Stop) -> None:
+    @pytest.mark.parametrize(("round_", "hop"), [(1, Hop(0, 0, 0)), (2, Hop(0, 0, 0)), (1, Hop(0, 1, 0)), (1, Hop(5, 0, 1))])
+    def test_torch_is_seeded_by_round_client_and_hop(self, round_: int, hop: Hop) -> None:
         drawn: list[float] = []
 
         @dataclass(frozen=True, kw_only=True)
         class Draw(SGD):
-            def begin(self, visit: Visit) -> None:
+            def begin(self, ctx: LocalContext) -> None:
                 drawn.append(torch.rand(1).item())
 
-        trainer(Draw()).visit(round_, stop, {}, {})
-        seed = int(np.random.default_rng([SEED, 4, round_, stop.client, stop.visit]).integers(2**63))
+        trainer(Draw()).train(round_, hop, {}, {})
+        seed = int(np.random.default_rng([SEED, 4, round_, hop.client, hop.repeat]).integers(2**63))
         assert drawn == [torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()]
 
     def test_frozen_parameters_stay(self) -> None:
@@ -224,7 +222,7 @@ class TestModelsWithMore:
         turn = trainer(SGD(lr=0.1, weight_decay=0.1), model=model)
         begin = start()
         load_tensors(model, begin)
-        turn.visit(1, Stop(0, 0, 0), begin, {})
+        turn.train(1, Hop(0, 0, 0), begin, {})
         assert torch.equal(model.bias, begin["bias"])
         assert not torch.equal(model.weight, begin["weight"])
 
@@ -232,7 +230,7 @@ class TestModelsWithMore:
         x = np.linspace(-1, 1, 40, dtype=np.float32)[:, None]
         data = from_arrays(x, 3 * x[:, 0] + 0.5, np.zeros(40, dtype=int), test_fraction=0)
         turn = Trainer(nn.Linear(1, 1), SGD(lr=0.1, epochs=60), regression(), data, torch.device("cpu"), Seeds(0))
-        turn.visit(1, Stop(0, 0, 0), {}, {})
+        turn.train(1, Hop(0, 0, 0), {}, {})
         weight, bias = model_tensors(turn.model).values()
         assert [weight.item(), bias.item()] == pytest.approx([3, 0.5], abs=0.01)
 
@@ -260,30 +258,30 @@ class Recording(SGD):
     pull: float = 0.0
     calls: list[str] = field(default_factory=list)
 
-    def begin(self, visit: Visit) -> None:
-        self.calls.append(f"begin {visit.round} {visit.client} {visit.number}")
-        visit.memo["handed"] = [p.detach().clone() for p in visit.model.parameters()]
+    def begin(self, ctx: LocalContext) -> None:
+        self.calls.append(f"begin {ctx.round} {ctx.client} {ctx.number}")
+        ctx.memo["handed"] = [p.detach().clone() for p in ctx.model.parameters()]
 
-    def objective(self, visit: Visit, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def objective(self, ctx: LocalContext, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         self.calls.append(f"objective {len(y)}")
-        handed = visit.memo["handed"]
-        away = torch.stack([(p - q).square().sum() for p, q in zip(visit.model.parameters(), handed, strict=True)]).sum()
-        _, loss = super().objective(visit, x, y)
+        handed = ctx.memo["handed"]
+        away = torch.stack([(p - q).square().sum() for p, q in zip(ctx.model.parameters(), handed, strict=True)]).sum()
+        _, loss = super().objective(ctx, x, y)
         return loss + self.pull * away, loss
 
-    def adjust(self, visit: Visit) -> None:
-        assert all(p.grad is not None for p in visit.model.parameters())
+    def adjust(self, ctx: LocalContext) -> None:
+        assert all(p.grad is not None for p in ctx.model.parameters())
         self.calls.append("adjust")
 
-    def finish(self, visit: Visit) -> dict[str, float]:
+    def finish(self, ctx: LocalContext) -> dict[str, float]:
         self.calls.append("finish")
-        return {"drift": 1.5, "lr": visit.lr}
+        return {"drift": 1.5, "lr": ctx.lr}
 
 
 class TestHooks:
     def test_they_are_called_in_order(self) -> None:
         rule = Recording(lr=0.2, batch_size=8, schedule=Decay(rate=0.5))
-        _, report = visited(rule, round_=2, stop=Stop(0, 0, 3))
+        _, report = visited(rule, round_=2, hop=Hop(0, 0, 3))
         assert rule.calls == ["begin 2 0 3", "objective 8", "adjust", "objective 5", "adjust", "finish"]
         assert report.metrics == {"loss": report.metrics["loss"], "drift": 1.5, "lr": 0.1}
 
@@ -306,13 +304,13 @@ class TestHooks:
 
         @dataclass(frozen=True, kw_only=True)
         class Peek(SGD):
-            def begin(self, visit: Visit) -> None:
-                seen.append(dict(visit.memo))
-                visit.memo["x"] = 1
+            def begin(self, ctx: LocalContext) -> None:
+                seen.append(dict(ctx.memo))
+                ctx.memo["x"] = 1
 
         turn = trainer(Peek())
-        turn.visit(1, Stop(0, 0, 0), {}, {})
-        turn.visit(1, Stop(1, 1, 0), {}, {})
+        turn.train(1, Hop(0, 0, 0), {}, {})
+        turn.train(1, Hop(1, 1, 0), {}, {})
         assert seen == [{}, {}]
 
     def test_the_global_model_and_what_is_shared_are_there_to_see(self) -> None:
@@ -320,10 +318,10 @@ class TestHooks:
 
         @dataclass(frozen=True, kw_only=True)
         class Peek(SGD):
-            def begin(self, visit: Visit) -> None:
-                seen.extend([visit.global_model["w"].item(), visit.shared["c"].item()])
+            def begin(self, ctx: LocalContext) -> None:
+                seen.extend([ctx.global_model["w"].item(), ctx.shared["c"].item()])
 
-        trainer(Peek()).visit(1, Stop(0, 0, 0), {"w": torch.tensor(2.0)}, {"c": torch.tensor(3.0)})
+        trainer(Peek()).train(1, Hop(0, 0, 0), {"w": torch.tensor(2.0)}, {"c": torch.tensor(3.0)})
         assert seen == [2.0, 3.0]
 
 

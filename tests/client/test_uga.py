@@ -5,20 +5,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from byhand import START, THREE, slope, trained
-from rivals import pairs, walk, weight
 from torch import nn
 from torch.func import functional_call
 
 from fedgsp.client import SGD, UGA
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Chain, Stop
+from fedgsp.core.chain import Chain, Hop
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.models import Task
 from fedgsp.models.state import model_tensors
 from fedgsp.server import Mean
+from tests.support.hand_computed import START, THREE, slope, trained
+from tests.support.small_federations import pairs, walk, weight
 
 
 def by_hand(x: float, y: float, count: int, w: float, lr: float, through: int | None) -> float:
@@ -64,9 +64,9 @@ def test_against_a_graph_kept_through_all_steps() -> None:
     start = {name: p.detach().clone().requires_grad_() for name, p in net.named_parameters()}
     inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
     now = dict(start)
-    stop, rows = Stop(0, 0, 0), data.train[0]
+    hop, rows = Hop(0, 0, 0), data.train[0]
     for epoch in range(epochs):
-        order = Seeds(0).batches(1, stop.client, stop.visit, epoch).permutation(7)
+        order = Seeds(0).batches(1, hop.client, hop.repeat, epoch).permutation(7)
         for at in range(0, 7, size):
             chosen = torch.from_numpy(rows[order[at : at + size]])
             loss = nn.functional.cross_entropy(functional_call(net, now, (inputs[chosen],)), labels[chosen])
@@ -110,7 +110,7 @@ def test_a_loss_that_does_not_bend() -> None:
     straight = Task("straight", loss=lambda outputs, y: outputs.squeeze(1))
     model = weight(0.5)
     rule = UGA(lr=0.1, step=0.5)
-    Trainer(model, rule, straight, pairs([(3.0, 0.0)]), torch.device("cpu"), Seeds(0)).visit(1, Stop(0, 0, 0), {}, {})
+    Trainer(model, rule, straight, pairs([(3.0, 0.0)]), torch.device("cpu"), Seeds(0)).train(1, Hop(0, 0, 0), {}, {})
     assert model_tensors(model)["weight"].item() == pytest.approx(0.5 - 0.5 * 3.0)
 
 

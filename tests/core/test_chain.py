@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan, Stop
+from fedgsp.core.chain import Chain, ChainResult, Hop, HopReport, Plan
 
 
 def hop(client: int, samples: int, *, at: int = 0, visit: int = 0, steps: int = 1, down: int = 10, up: int = 7) -> HopReport:
@@ -15,12 +15,12 @@ def result(*hops: HopReport) -> ChainResult:
 
 
 def test_a_chain_is_walked_in_order() -> None:
-    assert list(Chain((5, 3, 9)).stops()) == [Stop(0, 5, 0), Stop(1, 3, 0), Stop(2, 9, 0)]
+    assert list(Chain((5, 3, 9)).hops()) == [Hop(0, 5, 0), Hop(1, 3, 0), Hop(2, 9, 0)]
 
 
 def test_passes_walk_the_whole_chain_again_and_hops_go_on_counting() -> None:
     chain = Chain((4, 8), passes=3)
-    assert list(chain.stops()) == [Stop(0, 4, 0), Stop(1, 8, 0), Stop(2, 4, 1), Stop(3, 8, 1), Stop(4, 4, 2), Stop(5, 8, 2)]
+    assert list(chain.hops()) == [Hop(0, 4, 0), Hop(1, 8, 0), Hop(2, 4, 1), Hop(3, 8, 1), Hop(4, 4, 2), Hop(5, 8, 2)]
     assert len(chain) == 6
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.batches import gather
-from fedgsp.data.build import from_arrays
 
 
 def gathered(features: Any, labels: Any = None, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datafiles import pictures, write_leaf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.export import export
-from fedgsp.data.leaf import load_leaf
+from fedgsp.data.readers.leaf import load_leaf
+from tests.support.data_files import pictures, write_leaf
 
 
 def federation(dtype: str = "uint8", shape: tuple[int, ...] = (4, 4), regression: bool = False) -> FederatedData:

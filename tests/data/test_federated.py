@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedgsp.data.build import from_arrays
-from fedgsp.data.federated import REGRESSION_BINS, FederatedData, Part
+from fedgsp.data.arrays import from_arrays
+from fedgsp.data.federated import REGRESSION_BINS, FederatedData, Split
 
 
 def federation(sizes: tuple[int, ...] = (10, 4, 7), classes: int = 3, seed: int = 0) -> FederatedData:
@@ -29,8 +29,8 @@ def restored(data: FederatedData, order: NDArray[np.int64]) -> FederatedData:
     """The same federation with its samples stored in another order."""
     where = np.argsort(order)
 
-    def moved(part: Part) -> Part:
-        return Part(where[part.rows], part.offsets)
+    def moved(part: Split) -> Split:
+        return Split(where[part.rows], part.offsets)
 
     return replace(
         data, features=data.features[order], labels=data.labels[order],
@@ -40,17 +40,17 @@ def restored(data: FederatedData, order: NDArray[np.int64]) -> FederatedData:
 
 class TestPart:
     def test_every_client_has_its_rows(self) -> None:
-        part = Part.of([np.array([5, 3]), np.array([], dtype=np.int64), np.array([9])])
+        part = Split.of([np.array([5, 3]), np.array([], dtype=np.int64), np.array([9])])
         assert [rows.tolist() for rows in part] == [[5, 3], [], [9]]
         assert part.sizes.tolist() == [2, 0, 1]
         assert len(part) == 3
 
     def test_of_nobody_and_empty_parts(self) -> None:
-        assert len(Part.of([])) == 0
-        assert Part.empty(3).sizes.tolist() == [0, 0, 0]
+        assert len(Split.of([])) == 0
+        assert Split.empty(3).sizes.tolist() == [0, 0, 0]
 
     def test_take_keeps_the_order_asked_for(self) -> None:
-        part = Part.of([np.array([1]), np.array([2, 3]), np.array([4])])
+        part = Split.of([np.array([1]), np.array([2, 3]), np.array([4])])
         assert [rows.tolist() for rows in part.take([2, 1])] == [[4], [2, 3]]
 
 
@@ -179,7 +179,7 @@ class TestFingerprint:
             replace(data, divisor=1.0),
             replace(data, features=data.features.astype(np.int16)),
             replace(data, train=data.test, test=data.train),
-            replace(data, train=Part(data.train.rows[::-1].copy(), data.train.offsets)),
+            replace(data, train=Split(data.train.rows[::-1].copy(), data.train.offsets)),
             data.with_validation(0.3, 0),
             data.with_validation(0.3, 1),
             data.select([1, 0, 2]),

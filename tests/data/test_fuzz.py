@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datafiles import write_csv, write_hdf5, write_images, write_leaf, write_parquet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
+from tests.support.data_files import write_csv, write_hdf5, write_images, write_leaf, write_parquet
 
 QUICK, THOROUGH = 60, 2000
 TOKENS = [

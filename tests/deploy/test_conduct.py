@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import tiny
+
+from tests.support import tiny
 
 pytest.importorskip("flwr")
 

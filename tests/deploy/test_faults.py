@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import deployments
-import grids
 import pytest
-from deployments import Deployment
 from flwr.app import Message
-from grids import Fault, Node
+
+from tests.support import flower_grid, grid_deployments
+from tests.support.flower_grid import Fault, Node
+from tests.support.grid_deployments import Deployment
 
 
-def once(fault: Fault, node: int, kind: str = "train", times: int = 1) -> grids.Chooser:
+def once(fault: Fault, node: int, kind: str = "train", times: int = 1) -> flower_grid.Chooser:
     """This happens to the first messages of a kind to a node."""
     left = [times]
 
@@ -27,14 +27,14 @@ def once(fault: Fault, node: int, kind: str = "train", times: int = 1) -> grids.
     return choose
 
 
-def check_accounts(there: Deployment, journal: list[dict[str, Any]]) -> None:
+def check_accounts(there: Deployment, history: list[dict[str, Any]]) -> None:
     """Every planned stop either trained or was skipped, nobody twice in a pass; and the run can be replayed."""
     import json
 
     plans = [json.loads(line) for line in (there.run / "plans.jsonl").read_text().splitlines()[1:]]
     rounds = {event["round"]: event for event in there.events("round")}
     lines = [json.loads(line) for line in (there.run / "events.jsonl").read_text().splitlines()]
-    for plan, entry in zip(plans, journal, strict=True):
+    for plan, entry in zip(plans, history, strict=True):
         begin = lines.index(rounds[plan["round"]])
         ours = [e for e in lines[begin:] if e["event"] in ("hop", "skipped") and e["round"] == plan["round"]]
         stops = {
@@ -67,26 +67,26 @@ ROWS: list[tuple[Fault, str, float, float]] = [
 
 @pytest.mark.parametrize(("fault", "cause", "least", "most"), ROWS)
 def test_every_row_of_the_failure_table(fault: Fault, cause: str, least: float, most: float, tmp_path: Path) -> None:
-    there = deployments.deployment(
-        tmp_path, deployments.chains(2), settings={"hop_seconds_cap": 100.0, "hop_seconds_floor": 100.0}
+    there = grid_deployments.deployment(
+        tmp_path, grid_deployments.chains(2), settings={"hop_seconds_cap": 100.0, "hop_seconds_floor": 100.0}
     )
     there.grid.fault = once(fault, 103)
     result = there.serve()
     assert (result.status, result.rounds) == ("finished", 3)
-    (skip,) = result.journal[0]["skipped"]
+    (skip,) = result.history[0]["skipped"]
     assert (skip["client"], skip["name"]) == (3, "site-03")
     assert cause in skip["cause"]
     (event,) = [e for e in there.events("skipped") if e["round"] == 1]
     assert least <= event["seconds"] <= most
-    assert result.journal[0]["timings"]["skipped"] == event["seconds"]
-    assert "attempts" not in result.journal[0]
-    assert all("skipped" not in entry for entry in result.journal[1:])
-    assert result.journal[-1]["present"] == (7 if fault in ("killed", "terminated") else 8)
-    check_accounts(there, result.journal)
+    assert result.history[0]["timings"]["skipped"] == event["seconds"]
+    assert "attempts" not in result.history[0]
+    assert all("skipped" not in entry for entry in result.history[1:])
+    assert result.history[-1]["present"] == (7 if fault in ("killed", "terminated") else 8)
+    check_accounts(there, result.history)
 
 
 def test_a_push_to_a_node_that_died_unseen_costs_little(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2))
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2))
 
     def dies_meanwhile(node: Node, message: Message) -> Fault:
         if message.metadata.message_type == "train":
@@ -95,10 +95,10 @@ def test_a_push_to_a_node_that_died_unseen_costs_little(tmp_path: Path) -> None:
 
     there.grid.fault = dies_meanwhile
     result = there.serve()
-    (skip,) = result.journal[0]["skipped"]
+    (skip,) = result.history[0]["skipped"]
     assert (skip["client"], skip["cause"]) == (6, "its node is gone (code 5)")
     assert next(e["seconds"] for e in there.events("skipped")) < 1.5
-    check_accounts(there, result.journal)
+    check_accounts(there, result.history)
 
 
 REFUSALS: list[tuple[Fault, str]] = [
@@ -111,37 +111,37 @@ REFUSALS: list[tuple[Fault, str]] = [
 
 @pytest.mark.parametrize(("fault", "cause"), REFUSALS)
 def test_what_cannot_be_used_is_refused_and_never_averaged(fault: Fault, cause: str, tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2))
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2))
     there.grid.fault = once(fault, 104, times=99)
     result = there.serve()
-    for entry in result.journal:
+    for entry in result.history:
         (skip,) = entry["skipped"]
         assert skip["client"] == 4
         assert cause in skip["cause"]
         assert skip["bytes"] == 4 * 15  # the model went down for nothing
-    check_accounts(there, result.journal)
+    check_accounts(there, result.history)
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_far_update_is_refused_whoever_sends_it_and_whenever_it_comes(number: int, tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(4), clients=4, rounds=1)
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(4), clients=4, rounds=1)
     there.grid.fault = once("far", 100 + number)
     there.grid.seconds = lambda node, message: 1.0 + 3.0 * (node.number == 100 + number) * (number % 2) + node.number / 1000
-    (entry,) = there.serve().journal
+    (entry,) = there.serve().history
     assert [skip["client"] for skip in entry["skipped"]] == [number]
     check_accounts(there, [entry])
 
 
 def test_an_answer_that_comes_twice_counts_once(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2))
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2))
     there.grid.fault = lambda node, message: "twice"
     result, local = there.serve(), there.local()
-    assert [e["state"] for e in result.journal] == [e["state"] for e in local.journal]
-    assert all("skipped" not in entry for entry in result.journal)
+    assert [e["state"] for e in result.history] == [e["state"] for e in local.history]
+    assert all("skipped" not in entry for entry in result.history)
 
 
 def test_a_chain_whose_clients_all_fail_is_left_out(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(4), settings={"quorum": 0.3})
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(4), settings={"quorum": 0.3})
     first: list[int] = []
 
     def choose(node: Node, message: Message) -> Fault:
@@ -150,7 +150,7 @@ def test_a_chain_whose_clients_all_fail_is_left_out(tmp_path: Path) -> None:
         first.append(node.number - 100)
         return "raises" if node.number - 100 in broken else "ok"
 
-    probe = deployments.deployment(tmp_path / "probe", deployments.chains(4), rounds=1)
+    probe = grid_deployments.deployment(tmp_path / "probe", grid_deployments.chains(4), rounds=1)
     probe.serve()
     import json
 
@@ -158,13 +158,13 @@ def test_a_chain_whose_clients_all_fail_is_left_out(tmp_path: Path) -> None:
     broken = set(plan["chains"][1]["clients"])
     there.grid.fault = choose
     result = there.serve()
-    assert result.journal[0]["chains"] == 3
-    assert {skip["client"] for skip in result.journal[0]["skipped"]} == broken
-    check_accounts(there, result.journal)
+    assert result.history[0]["chains"] == 3
+    assert {skip["client"] for skip in result.history[0]["skipped"]} == broken
+    check_accounts(there, result.history)
 
 
 def test_no_more_messages_are_on_their_way_than_allowed(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(8), settings={"in_flight": 3}, rounds=2)
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(8), settings={"in_flight": 3}, rounds=2)
     most = 0
 
     def count(node: Node, message: Message) -> Fault:
@@ -178,7 +178,7 @@ def test_no_more_messages_are_on_their_way_than_allowed(tmp_path: Path) -> None:
 
 
 def test_groups_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2), rounds=1, settings={"hop_seconds_floor": 1000.0})
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2), rounds=1, settings={"hop_seconds_floor": 1000.0})
     there.grid.seconds = lambda node, message: 300.0 if node.number == 100 else 1.0
     there.serve()
     hops = [(event["chain"], event["client"]) for event in there.events("hop")]
@@ -188,8 +188,8 @@ def test_groups_do_not_wait_for_each_other(tmp_path: Path) -> None:
 
 
 def test_a_clients_time_limit_follows_its_size_and_what_was_measured(tmp_path: Path) -> None:
-    there = deployments.deployment(
-        tmp_path, deployments.chains(2), settings={"hop_seconds_cap": 500.0, "hop_seconds_floor": 2.0}
+    there = grid_deployments.deployment(
+        tmp_path, grid_deployments.chains(2), settings={"hop_seconds_cap": 500.0, "hop_seconds_floor": 2.0}
     )
     there.grid.seconds = lambda node, message: 10.0
     there.serve()
@@ -199,16 +199,16 @@ def test_a_clients_time_limit_follows_its_size_and_what_was_measured(tmp_path: P
 
 
 def test_below_the_quorum_a_round_is_repeated_and_then_counts(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2), settings={"quorum": 0.9})
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2), settings={"quorum": 0.9})
     there.grid.fault = once("raises", 105)
     result = there.serve()
     assert result.status == "finished"
-    assert result.journal[0]["attempts"] == 2
-    assert "skipped" not in result.journal[0]
+    assert result.history[0]["attempts"] == 2
+    assert "skipped" not in result.history[0]
     (below,) = there.events("below_quorum")
     assert below["trained"] < 0.9 * below["planned"]
-    assert [e["state"] for e in result.journal] == [e["state"] for e in there.local().journal]
-    check_accounts(there, result.journal)
+    assert [e["state"] for e in result.history] == [e["state"] for e in there.local().history]
+    check_accounts(there, result.history)
 
 
 def test_the_default_quorum_is_half_the_planned_samples() -> None:
@@ -218,18 +218,18 @@ def test_the_default_quorum_is_half_the_planned_samples() -> None:
 
 
 def test_states_of_an_attempt_that_did_not_count_are_forgotten(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, "scaffold", clients=6, settings={"quorum": 1.0})
-    planned = deployments.deployment(tmp_path / "probe", "scaffold", clients=6)
+    there = grid_deployments.deployment(tmp_path, "scaffold", clients=6, settings={"quorum": 1.0})
+    planned = grid_deployments.deployment(tmp_path / "probe", "scaffold", clients=6)
     planned.serve()
     first = planned.events("hop")[0]["client"]
     there.grid.fault = once("raises", 100 + first, times=1)
     result = there.serve()
-    assert result.journal[0]["attempts"] == 2
-    assert [e["state"] for e in result.journal] == [e["state"] for e in there.local().journal]
+    assert result.history[0]["attempts"] == 2
+    assert [e["state"] for e in result.history] == [e["state"] for e in there.local().history]
 
 
 def test_without_a_quorum_the_run_pauses_waits_and_goes_on(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2), settings={"repeats": 1, "wait_seconds": 500.0})
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2), settings={"repeats": 1, "wait_seconds": 500.0})
     until = 200.0
 
     def out(node: Node, message: Message) -> Fault:
@@ -241,12 +241,12 @@ def test_without_a_quorum_the_run_pauses_waits_and_goes_on(tmp_path: Path) -> No
     result = there.serve()
     assert result.status == "finished"
     assert there.events("waiting")
-    assert result.journal[0]["attempts"] > 2
-    check_accounts(there, result.journal)
+    assert result.history[0]["attempts"] > 2
+    check_accounts(there, result.history)
 
 
 def test_a_run_that_nobody_comes_back_to_ends_paused_with_a_message_and_can_be_resumed(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2), settings={"repeats": 1, "wait_seconds": 30.0})
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2), settings={"repeats": 1, "wait_seconds": 30.0})
 
     def gone_after_the_first(node: Node, message: Message) -> Fault:
         if message.metadata.group_id == "2" and message.metadata.message_type == "train":
@@ -264,23 +264,23 @@ def test_a_run_that_nobody_comes_back_to_ends_paused_with_a_message_and_can_be_r
     there.grid.fault = lambda node, message: "ok"
     again = there.serve(resume=True)
     assert (again.status, again.rounds) == ("finished", 3)
-    assert [e["state"] for e in again.journal] == [e["state"] for e in there.local().journal]
+    assert [e["state"] for e in again.history] == [e["state"] for e in there.local().history]
     assert there.replay().differs is None
 
 
 def test_a_client_that_does_not_score_is_left_out_of_the_figures(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, deployments.chains(2))
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2))
     there.grid.fault = once("raises", 107, "evaluate")
     result = there.serve()
-    assert result.journal[0]["not_judged"] == [{"client": 7, "cause": "its app raised an exception (code 2)"}]
-    assert result.journal[0]["test_clients"] == result.journal[1]["test_clients"] - 1
+    assert result.history[0]["not_judged"] == [{"client": 7, "cause": "its app raised an exception (code 2)"}]
+    assert result.history[0]["test_clients"] == result.history[1]["test_clients"] - 1
     assert there.replay().differs is None
 
 
 def test_a_superlink_that_is_gone_ends_the_run_with_its_checkpoint(tmp_path: Path) -> None:
     from fedgsp.core.errors import RunFailed
 
-    there = deployments.deployment(tmp_path, deployments.chains(2))
+    there = grid_deployments.deployment(tmp_path, grid_deployments.chains(2))
     pull: Callable[..., Any] = there.grid.pull_messages
 
     def broken(ids: Any) -> Any:
@@ -293,4 +293,4 @@ def test_a_superlink_that_is_gone_ends_the_run_with_its_checkpoint(tmp_path: Pat
         there.serve()
     del there.grid.__dict__["pull_messages"]
     again = there.serve(resume=True)
-    assert [e["state"] for e in again.journal] == [e["state"] for e in there.local().journal]
+    assert [e["state"] for e in again.history] == [e["state"] for e in there.local().history]

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedgsp.core.errors import InputError
-from fedgsp.deploy.generate import Expected, Shard, Wanted, write_deployment
+from fedgsp.deploy.generate import Expected, SiteData, Wanted, write_deployment
 from fedgsp.deploy.layout import Deployment, checked_address, read_deployment
 
 EXPECTED = Expected((28, 28), "uint8", 62)
@@ -21,7 +21,7 @@ EXPECTED = Expected((28, 28), "uint8", 62)
 
 def written(root: Path, *, insecure: bool = False, **wanted: object) -> Deployment:
     place = Deployment(root, "fed.example.org:8443", "127.0.0.1:9443", insecure)
-    sites = {"north": Shard("npz:/data/all.npz", "north", 0), "south": Shard('csv:a "b".csv')}
+    sites = {"north": SiteData("npz:/data/all.npz", "north", 0), "south": SiteData('csv:a "b".csv')}
     write_deployment(place, Wanted(sites, expected=EXPECTED, **wanted))  # type: ignore[arg-type]
     return place
 
@@ -166,7 +166,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "../up", "a b", ".hidden", "x" * 80])
 def test_names_that_cannot_be_folders_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name"):
-        write_deployment(Deployment(tmp_path / "d", "h:1", "127.0.0.1:2"), Wanted({name: Shard("glyphs")}))
+        write_deployment(Deployment(tmp_path / "d", "h:1", "127.0.0.1:2"), Wanted({name: SiteData("glyphs")}))
     assert not (tmp_path / "d").exists()
 
 

@@ -7,7 +7,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import tiny
+
+from tests.support import tiny
 
 pytest.importorskip("prometheus_client")
 
@@ -15,7 +16,7 @@ import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.metrics import MetricsServer
-from fedgsp.deploy.status import faults_of, run_status
+from fedgsp.deploy.status import run_status
 
 
 @pytest.fixture
@@ -39,19 +40,19 @@ def event(run: Path, **facts: object) -> None:
 
 def test_figures_are_those_of_the_journal(place: Deployment) -> None:
     run = place.runs / "first"
-    journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    history = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
     with MetricsServer(place, "127.0.0.1", 0) as server:
         found = scraped(server.url)
     who = 'method="tiny-gsp",run="first"'
     assert found[f"fedgsp_round{{{who}}}"] == 3
     assert found[f"fedgsp_rounds_planned{{{who}}}"] == 3
-    assert found[f"fedgsp_last_accuracy{{{who}}}"] == journal[-1]["accuracy"]
-    assert found[f"fedgsp_last_train_loss{{{who}}}"] == journal[-1]["train_loss"]
+    assert found[f"fedgsp_last_accuracy{{{who}}}"] == history[-1]["accuracy"]
+    assert found[f"fedgsp_last_train_loss{{{who}}}"] == history[-1]["train_loss"]
     assert found[f'fedgsp_run_status{{{who},status="finished"}}'] == 1
     assert found[f'fedgsp_run_status{{{who},status="running"}}'] == 0
-    assert found[f"fedgsp_hops_total{{{who}}}"] == sum(entry["clients"] for entry in journal)
+    assert found[f"fedgsp_hops_total{{{who}}}"] == sum(entry["clients"] for entry in history)
     up_and_down = sum(found[f'fedgsp_bytes_total{{direction="{way}",{who}}}'] for way in ("down", "up"))
-    assert up_and_down == journal[-1]["bytes_total"]
+    assert up_and_down == history[-1]["bytes_total"]
 
 
 def test_faults_are_counted_by_kind_of_cause_as_they_happen(place: Deployment) -> None:
@@ -64,7 +65,7 @@ def test_faults_are_counted_by_kind_of_cause_as_they_happen(place: Deployment) -
         found = scraped(server.url)
         assert found[f'fedgsp_faults_total{{cause="late",kind="skipped",{who}}}'] == 2
         assert scraped(server.url) == {**found, **{k: v for k, v in scraped(server.url).items() if k.startswith("python")}}
-    assert faults_of(run) == {
+    assert run_status(run).faults == {
         "site-02": {"skipped: late: no answer within 31.5 s": 1},
         "site-04": {"skipped: late: no answer within 12 s": 1},
     }

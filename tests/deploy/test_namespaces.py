@@ -13,13 +13,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from deployed import until
-from namespaces import Machines, permitted
-
 from fedgsp.deploy import guardian
 from fedgsp.deploy.layout import read_deployment
 from fedgsp.deploy.local import environment
 from fedgsp.deploy.supervise import Supervisor
+from tests.support.network_namespaces import Machines, permitted
+from tests.support.real_deployments import until
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grids
 import numpy as np
 import pytest
 import torch
@@ -26,6 +25,7 @@ from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.deploy.settings import DeploySettings
 from fedgsp.deploy.strategy import FedGSP, tensors_of
 from fedgsp.methods import METHODS, named
+from tests.support import flower_grid
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_quickstart"
 
@@ -39,15 +39,15 @@ def apps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         del sys.modules[name]
 
 
-class OwnGrid(grids.InProcessGrid):
+class OwnGrid(flower_grid.InProcessGrid):
     """The same Grid over somebody else's ClientApp."""
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
-        super().__init__({k: grids.Node(k, Path(str(k))) for k in range(nodes)})
+        super().__init__({k: flower_grid.Node(k, Path(str(k))) for k in range(nodes)})
         self.app = app
         self.spoil: dict[int, Any] = {}
 
-    def _parcel(self, node: grids.Node, message: Message, fault: grids.Fault) -> grids.Parcel:
+    def _parcel(self, node: flower_grid.Node, message: Message, fault: flower_grid.Fault) -> flower_grid.Parcel:
         def answer() -> Message:
             context = Context(1, node.number, {"partition-id": node.number}, RecordDict(), {})
             try:
@@ -58,7 +58,7 @@ class OwnGrid(grids.InProcessGrid):
                 self.spoil[node.number](reply.content)
             return reply
 
-        return grids.Parcel(message, answer, self.time + 1.0)
+        return flower_grid.Parcel(message, answer, self.time + 1.0)
 
 
 def test_the_server_has_under_twenty_lines() -> None:
@@ -145,7 +145,11 @@ def test_what_a_client_may_not_send_is_left_out(apps: Any, capsys: pytest.Captur
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_is_taken_or_refused_with_a_sentence(name: str) -> None:
-    plain = named(name).preparation is None and named(name).yields == "one" and not getattr(named(name).server, "half", "")
+    plain = (
+        named(name).preparation is None
+        and named(name).yields == "one"
+        and not getattr(named(name).server, "requires_local", "")
+    )
     if plain:
         assert FedGSP(method=name)._method().name == name
     else:

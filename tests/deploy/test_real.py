@@ -21,14 +21,13 @@ import tomli_w
 
 pytest.importorskip("flwr")
 
-from deployed import children, deployment, marked_with, until
-
 from fedgsp.core.errors import InputError
 from fedgsp.deploy import guardian
 from fedgsp.deploy.layout import read_deployment
-from fedgsp.deploy.local import Locally
+from fedgsp.deploy.local import LocalDeployment
+from fedgsp.deploy.replay import replay
 from fedgsp.deploy.superlink import SuperLink
-from fedgsp.run.replay import replay
+from tests.support.real_deployments import children, deployment, marked_with, until
 
 pytestmark = pytest.mark.slow
 
@@ -63,10 +62,10 @@ def patient_config(folder: Path, nodes: int, **options: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locally]:
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalDeployment]:
     """A SuperLink and six nodes, up for all tests of same bits."""
     place = deployment(tmp_path_factory.mktemp("real") / "fed", NODES, data=DATA, rounds=2)
-    with Locally(place, print) as processes:
+    with LocalDeployment(place, print) as processes:
         processes.start_server()
         processes.start_nodes(place.sites())
         yield processes
@@ -74,7 +73,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locally]:
 
 
 @pytest.mark.parametrize("method", ["fedgsp", "fedavg", "scaffold"])
-def test_same_bits_as_in_one_process(federation: Locally, tmp_path: Path, method: str) -> None:
+def test_same_bits_as_in_one_process(federation: LocalDeployment, tmp_path: Path, method: str) -> None:
     """Six nodes under TLS and keys train the model that one process trains, to the bit."""
     place = federation.place
     config = patient_config(tmp_path, NODES, method=method)

@@ -7,14 +7,14 @@ import json
 import tempfile
 from pathlib import Path
 
-import deployments
 import pytest
 from flwr.app import Message
-from grids import Fault, Node, grid_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedgsp.core.errors import InputError
+from tests.support import grid_deployments
+from tests.support.flower_grid import Fault, Node, grid_of
 
 FAULTS: tuple[Fault, ...] = (
     "ok", "ok", "ok", "killed", "terminated", "stalled", "process killed", "ttl", "raises", "late", "twice", "nan", "shape",
@@ -23,9 +23,9 @@ FAULTS: tuple[Fault, ...] = (
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> deployments.Deployment:
+def base(tmp_path_factory: pytest.TempPathFactory) -> grid_deployments.Deployment:
     """Six sites, whose shards are made once."""
-    return deployments.deployment(
+    return grid_deployments.deployment(
         tmp_path_factory.mktemp("schedules"), "fedgsp+scaffold", clients=6, rounds=3,
         settings={"hop_seconds_cap": 90.0, "repeats": 1, "wait_seconds": 40.0, "quorum": 0.4},
     )  # fmt: skip
@@ -38,7 +38,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> deployments.Deployment:
 )
 @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_schedules_of_faults(
-    base: deployments.Deployment, faults: list[Fault], scoring: list[Fault], speeds: list[float]
+    base: grid_deployments.Deployment, faults: list[Fault], scoring: list[Fault], speeds: list[float]
 ) -> None:
     training, judging = iter(faults), iter(scoring)
     pace = itertools.cycle(speeds)
@@ -52,7 +52,7 @@ def test_random_schedules_of_faults(
         out = Path(folder) / "run"
         result = base.serve(out=out)
         assert result.status in ("finished", "paused")
-        assert len(result.journal) == result.rounds
+        assert len(result.history) == result.rounds
         _check_accounts(base, out, result.rounds)
         if result.rounds:
             assert base.replay(out).differs is None
@@ -61,13 +61,13 @@ def test_random_schedules_of_faults(
                 base.replay(out)
 
 
-def _check_accounts(there: deployments.Deployment, out: Path, rounds: int) -> None:
+def _check_accounts(there: grid_deployments.Deployment, out: Path, rounds: int) -> None:
     plans = [json.loads(line) for line in (out / "plans.jsonl").read_text().splitlines()[1:]]
-    journal = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    history = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
     lines = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     sizes: dict[int, int] = {m["number"]: m["train"] for event in there.events("sites", out) for m in event["members"]}
-    assert len(plans) == len(journal) == rounds
-    for plan, entry in zip(plans, journal, strict=True):
+    assert len(plans) == len(history) == rounds
+    for plan, entry in zip(plans, history, strict=True):
         begin = max(i for i, e in enumerate(lines) if e["event"] == "round" and e["round"] == plan["round"])
         ours = [e for e in lines[begin:] if e["event"] in ("hop", "skipped") and e["round"] == plan["round"]]
         stops = [(n, hop, client) for n, chain in enumerate(plan["chains"]) for hop, client in enumerate(chain["clients"])]

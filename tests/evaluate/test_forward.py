@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from fedgsp.core.tensors import clone, digest
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.federated import FederatedData
-from fedgsp.evaluate import forward, score_rows
+from fedgsp.evaluate import evaluate_rows, forward
 from fedgsp.models import classification, regression
 
 CPU = torch.device("cpu")
@@ -27,7 +27,7 @@ def model() -> nn.Module:
 def test_one_value_for_every_row_in_the_order_asked_for() -> None:
     data, net = federation(), model()
     rows = np.array([5, 0, 22, 5])
-    found = score_rows(net, classification(), data, rows, CPU)
+    found = evaluate_rows(net, classification(), data, rows, CPU)
     net.eval()
     outputs = net(torch.from_numpy(data.features[rows]))
     losses = nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels[rows]), reduction="none")
@@ -38,9 +38,9 @@ def test_one_value_for_every_row_in_the_order_asked_for() -> None:
 @pytest.mark.parametrize("chunk", [1, 7, 22, 23, 24])
 def test_chunks_do_not_change_the_scores(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data, net, rows = federation(), model(), np.arange(23)
-    whole = score_rows(net, classification(), data, rows, CPU)
+    whole = evaluate_rows(net, classification(), data, rows, CPU)
     monkeypatch.setattr(forward, "CHUNK", chunk)
-    parts = score_rows(net, classification(), data, rows, CPU)
+    parts = evaluate_rows(net, classification(), data, rows, CPU)
     np.testing.assert_allclose(parts.loss, whole.loss, rtol=1e-6)
     assert parts.metrics["accuracy"].tolist() == whole.metrics["accuracy"].tolist()
 
@@ -49,14 +49,14 @@ def test_evaluation_changes_nothing_in_the_model() -> None:
     net = model()
     net.train()
     before = digest(clone(dict(net.state_dict())))
-    one = score_rows(net, classification(), federation(), np.arange(23), CPU)
+    one = evaluate_rows(net, classification(), federation(), np.arange(23), CPU)
     assert digest(clone(dict(net.state_dict()))) == before  # no BatchNorm statistics
-    other = score_rows(net, classification(), federation(), np.arange(23), CPU)
+    other = evaluate_rows(net, classification(), federation(), np.arange(23), CPU)
     assert one.loss.tolist() == other.loss.tolist()  # no dropout
 
 
 def test_no_rows_no_values() -> None:
-    found = score_rows(model(), classification(), federation(), np.empty(0, dtype=np.int64), CPU)
+    found = evaluate_rows(model(), classification(), federation(), np.empty(0, dtype=np.int64), CPU)
     assert found.loss.shape == (0,)
     assert found.metrics["accuracy"].shape == (0,)
 
@@ -65,6 +65,6 @@ def test_regression_reports_its_own_metrics() -> None:
     data = from_arrays(np.zeros((3, 1), dtype=np.float32), np.array([0.5, 1.5, -1.0]), np.zeros(3, dtype=int))
     net = nn.Linear(1, 1)
     nn.init.zeros_(net.bias)
-    found = score_rows(net, regression(), data, np.arange(3), CPU)
+    found = evaluate_rows(net, regression(), data, np.arange(3), CPU)
     assert found.loss.tolist() == [0.25, 2.25, 1.0]
     assert found.metrics["absolute_error"].tolist() == [0.5, 1.5, 1.0]

@@ -34,7 +34,7 @@ def test_every_client_has_its_own_means() -> None:
 
 
 def test_leaf_weighs_clients_by_all_their_samples() -> None:
-    """SPECS 0.10: (20 * 0.5 + 100 * 1 + 30 * 0.25) / 150, not correct / total."""
+    """As LEAF: (20 * 0.5 + 100 * 1 + 30 * 0.25) / 150, not correct / total."""
     assert summary().leaf["accuracy"] == pytest.approx(117.5 / 150, rel=1e-12)
     assert summary().leaf["loss"] == pytest.approx((20 + 25 + 60) / 150, rel=1e-12)
 
@@ -63,10 +63,10 @@ def test_nobody_with_a_test_sample_is_nothing_to_report() -> None:
 
 
 def test_what_the_journal_gets() -> None:
-    journal = summary().as_dict()
-    assert journal["accuracy"] == summary().leaf["accuracy"]
-    assert journal["accuracy_plain"] == summary().plain["accuracy"]
-    assert journal["loss"] == summary().leaf["loss"]
-    assert journal["loss_plain"] == summary().plain["loss"]
-    assert (journal["clients"], journal["samples"]) == (3, 7)
-    assert set(journal) == {"accuracy", "accuracy_plain", "loss", "loss_plain", "quantiles", "clients", "samples"}
+    history = summary().as_dict()
+    assert history["accuracy"] == summary().leaf["accuracy"]
+    assert history["accuracy_plain"] == summary().plain["accuracy"]
+    assert history["loss"] == summary().leaf["loss"]
+    assert history["loss_plain"] == summary().plain["loss"]
+    assert (history["clients"], history["samples"]) == (3, 7)
+    assert set(history) == {"accuracy", "accuracy_plain", "loss", "loss_plain", "quantiles", "clients", "samples"}

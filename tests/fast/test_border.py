@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from torch import nn
 from torch.nn import functional
@@ -20,12 +19,14 @@ from fedgsp.client import MMD, SGD
 from fedgsp.client.batching import Batching
 from fedgsp.client.train import Trainer
 from fedgsp.core.errors import Diverged, InputError
+from fedgsp.core.native import Library
 from fedgsp.core.seeds import Seeds
 from fedgsp.data import FederatedData
-from fedgsp.data.build import from_arrays
-from fedgsp.fast.build import Library, library
+from fedgsp.data.arrays import from_arrays
+from fedgsp.fast.build import library
 from fedgsp.models import classification
-from fedgsp.run.setup import Setup
+from fedgsp.run.run import Run
+from tests.support import tiny
 
 needs_compiler = pytest.mark.skipif(not isinstance(library(), Library), reason="there is no C compiler here")
 
@@ -137,8 +138,8 @@ ROWS: dict[str, Any] = {
 def test_what_training_does_beyond_the_kernels_is_declined_in_words(row: str) -> None:
     build_model, reason = ROWS[row]
     runs = [fedgsp.train("fedavg", images(), build_model, rounds=2, workers=0, fast=f, lr=0.1) for f in ("auto", "off")]
-    assert runs[0].setup.job.kernel.name == "plain"
-    assert reason in runs[0].setup.job.kernel.why
+    assert runs[0].run.worker_setup.kernel.name == "plain"
+    assert reason in runs[0].run.worker_setup.kernel.why
     assert runs[0].state.digest() == runs[1].state.digest()
     with pytest.raises(InputError, match=f"--fast on.*{reason}"):
         fedgsp.train("fedavg", images(), build_model, rounds=2, workers=0, fast="on")
@@ -149,7 +150,7 @@ def test_a_prepare_that_acts_on_rare_values_only_is_left_to_torch() -> None:
     runs = [fedgsp.train("fedavg", images(3.0), Clamped, rounds=2, workers=0, fast=f, lr=0.1) for f in ("auto", "off")]
     auto, off = (run.state.model for run in runs)
     change = max(float((off[n] - t).abs().max()) for n, t in Clamped().state_dict().items())
-    assert runs[0].setup.job.kernel.compiled
+    assert runs[0].run.worker_setup.kernel.compiled
     assert max(float((auto[n] - off[n]).abs().max()) for n in off) <= 1e-4 * change
 
 
@@ -174,7 +175,7 @@ def test_batches_of_hundreds_of_thousands_do_not_end_the_process(tmp_path: Path)
         "data = fedgsp.from_arrays(x, (x[:, 0] > 0).astype(int), np.zeros(n, int), classes=2, test_fraction=0.1)\n"
         "r = fedgsp.train('fedavg', data, lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), rounds=1,\n"
         "                 workers=0, batch_size=n, fast='on')\n"
-        "print(r.setup.job.kernel.name, r.journal[-1]['serial_steps'])\n"
+        "print(r.run.worker_setup.kernel.name, r.history[-1]['serial_steps'])\n"
     )
     done = subprocess.run(
         [sys.executable, "big.py"], cwd=tmp_path, capture_output=True, text=True, check=False, env=tiny.environment()
@@ -188,7 +189,7 @@ def test_batches_of_hundreds_of_thousands_do_not_end_the_process(tmp_path: Path)
 def test_buffers_are_as_large_as_the_largest_batch_that_occurs() -> None:
     data = images()
     rule = SGD(batch_size=20_000)
-    kernel = fedgsp.train("fedavg", data, Net, rounds=1, workers=0, batch_size=20_000).setup.job.kernel
+    kernel = fedgsp.train("fedavg", data, Net, rounds=1, workers=0, batch_size=20_000).run.worker_setup.kernel
     trainer = Trainer(Net(), rule, classification(), data, torch.device("cpu"), Seeds(0), kernel)
     assert trainer.fused is not None
     assert trainer.fused.largest_batch == int(data.train.sizes.max())
@@ -198,8 +199,8 @@ def test_buffers_are_as_large_as_the_largest_batch_that_occurs() -> None:
 def test_too_little_memory_means_plain_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedgsp.fast.choose.memory_bytes", lambda: 10_000)
     run = fedgsp.train("fedavg", images(), Net, rounds=1, workers=0)
-    assert run.setup.job.kernel.name == "plain"
-    assert "not enough memory" in run.setup.job.kernel.why
+    assert run.run.worker_setup.kernel.name == "plain"
+    assert "not enough memory" in run.run.worker_setup.kernel.why
 
 
 @needs_compiler
@@ -215,7 +216,7 @@ def test_a_nan_that_came_in_unchecked_is_seen_behind_a_max_pool(fast: Any) -> No
 @needs_compiler
 @pytest.mark.parametrize("place", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_a_max_pool_passes_a_nan_on_wherever_it_is_in_its_window(place: tuple[int, int]) -> None:
-    from visits import compiled
+    from tests.support.hops import compiled
 
     model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3))
     x = np.random.default_rng(0).random((6, 1, 4, 4), dtype=np.float32)
@@ -268,23 +269,23 @@ class TestBatches:
         x = rng.normal(size=(len(owner), 4)).astype(np.float32)
         data = from_arrays(x, rng.integers(0, 3, len(x)), owner, [*"abcd"], classes=3, test_fraction=0.0)
         run = fedgsp.train("fedavg", data, tiny.normed, rounds=2, workers=workers)
-        notes = " ".join(run.setup.notes)
+        notes = " ".join(run.run.notes)
         assert "2 client(s) whose last batch would be a single sample add it to the batch before" in notes
         assert "1 client(s) have one training sample" in notes
-        assert run.journal[0]["steps"] <= 1 + 2 + 0 + 1
+        assert run.history[0]["steps"] <= 1 + 2 + 0 + 1
 
     def test_dropping_is_the_same_on_both_paths_and_for_any_number_of_workers(self) -> None:
         method = replace(fedgsp.named("fedavg"), local=SGD(batch_size=4, drop_last=True))
         runs = [fedgsp.train(method, images(), Net, rounds=2, workers=w, fast="auto") for w in (0, 2)]
         assert runs[0].state.digest() == runs[1].state.digest()
         plain = fedgsp.train(method, images(), Net, rounds=2, workers=0, fast="off")
-        assert [e["steps"] for e in runs[0].journal] == [e["steps"] for e in plain.journal]
-        assert runs[0].journal[-1]["loss"] == pytest.approx(plain.journal[-1]["loss"], rel=1e-4)
+        assert [e["steps"] for e in runs[0].history] == [e["steps"] for e in plain.history]
+        assert runs[0].history[-1]["loss"] == pytest.approx(plain.history[-1]["loss"], rel=1e-4)
 
     def test_on_the_command_line_and_in_a_file(self, tmp_path: Path) -> None:
         source = tiny.write_npz(tmp_path / "tiny.npz")
         done = tiny.cli(
-            "run", "--data", f"npz:{source}", "--model", "tiny:linear", "--method", "fedavg", "--drop-last", "--batch-size",
+            "run", "--data", f"npz:{source}", "--model", tiny.LINEAR, "--method", "fedavg", "--drop-last", "--batch-size",
             "3", "--rounds", "1", "--workers", "0", "--out", str(tmp_path / "run"), "-q",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -301,22 +302,22 @@ class TestRecordedKernel:
 
     DATA = images()
 
-    def made(self, folder: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool = True) -> Setup:
+    def made(self, folder: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool = True) -> Run:
         """A run of what would be put off without a compiler."""
         if not compiler:
             monkeypatch.setenv("CC", "")
             library.cache_clear()
-        setup = fedgsp.train("fedavg", self.DATA, wide, rounds=2, workers=0, out=folder).setup
+        run = fedgsp.train("fedavg", self.DATA, wide, rounds=2, workers=0, out=folder).run
         monkeypatch.undo()
         library.cache_clear()
-        return setup
+        return run
 
     def test_without_a_compiler_and_replayed_with_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert self.made(tmp_path / "run", monkeypatch, compiler=False).job.kernel.name == "lazy"
-        assert fedgsp.train("fedavg", self.DATA, wide, rounds=1, workers=0).setup.job.kernel.compiled
+        assert self.made(tmp_path / "run", monkeypatch, compiler=False).worker_setup.kernel.name == "lazy"
+        assert fedgsp.train("fedavg", self.DATA, wide, rounds=1, workers=0).run.worker_setup.kernel.compiled
         assert fedgsp.replay(tmp_path / "run", data=self.DATA, model=wide, workers=0).differs is None
         resumed = fedgsp.resume(tmp_path / "run", rounds=3, data=self.DATA, model=wide, workers=0)
-        assert resumed.setup.job.kernel.name == "lazy"
+        assert resumed.run.worker_setup.kernel.name == "lazy"
 
     def test_where_it_cannot_be_had_that_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made(tmp_path / "run", monkeypatch)
@@ -340,13 +341,13 @@ class TestRecordedKernel:
             fedgsp.replay(tmp_path / "run", data=self.DATA, model=wide, workers=0)
 
     def test_the_check_is_part_of_the_checkpoint(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from fedgsp.run.directory import latest_checkpoint
+        from fedgsp.run.reader import latest_checkpoint
 
-        setup = self.made(tmp_path / "run", monkeypatch)
+        run = self.made(tmp_path / "run", monkeypatch)
         found = latest_checkpoint(tmp_path / "run")
         assert found is not None
-        assert found[1].numerics["kernel_check"] == setup.job.kernel.checked
-        assert "away from plain PyTorch" in setup.job.kernel.checked
+        assert found[1].numerics["kernel_check"] == run.worker_setup.kernel.checked
+        assert "away from plain PyTorch" in run.worker_setup.kernel.checked
 
 
 def wide() -> nn.Module:
@@ -358,7 +359,7 @@ def wide() -> nn.Module:
 def test_the_first_line_says_why_steps_are_plain(tmp_path: Path) -> None:
     source = tiny.write_npz(tmp_path / "tiny.npz")
     done = tiny.cli(
-        "run", "--data", f"npz:{source}", "--model", "tiny:normed", "--rounds", "1", "--workers", "0", "--out",
+        "run", "--data", f"npz:{source}", "--model", tiny.NORMED, "--rounds", "1", "--workers", "0", "--out",
         str(tmp_path / "run"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from generated import RULES, Recipe, method, recipes, samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedgsp
 from fedgsp.core.errors import FedgspError
+from fedgsp.core.native import Library
 from fedgsp.core.tensors import Tensors
 from fedgsp.fast import Mode
-from fedgsp.fast.build import Library, library
+from fedgsp.fast.build import library
+from tests.support.generated_models import RULES, Recipe, method, recipes, samples
 
 needs_compiler = pytest.mark.skipif(not isinstance(library(), Library), reason="there is no C compiler here")
 CLOSE = 1e-3
@@ -29,7 +30,7 @@ def ended(recipe: Recipe, rule: str, batch_size: int, lr: float, fast: Mode) -> 
         )
     except FedgspError as error:
         return str(error)
-    kernel = run.setup.job.kernel
+    kernel = run.run.worker_setup.kernel
     return run.state.model, kernel.name, kernel.why
 
 

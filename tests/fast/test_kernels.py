@@ -14,16 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
-from visits import compiled, seeded, trained
 
 from fedgsp.client import SGD, Prox
+from fedgsp.core.native import Library
 from fedgsp.core.tensors import clone, digest
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.federated import FederatedData
 from fedgsp.fast import Kernel
-from fedgsp.fast.build import Library, library
+from fedgsp.fast.build import library
 from fedgsp.models import leaf_cnn, small_cnn
 from fedgsp.models.state import model_tensors
+from tests.support.hops import compiled, seeded, trained
 
 CLOSE = 1e-5
 """The issue's bound: the largest difference, relative to the largest change that the epoch made."""

@@ -10,18 +10,19 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from visits import compiled, seeded, trained
 
 from fedgsp.client import SGD
 from fedgsp.client.train import Trainer
+from fedgsp.core.native import Library
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import digest
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.federated import FederatedData
-from fedgsp.fast.build import Library, library
+from fedgsp.fast.build import library
 from fedgsp.fast.fused import FusedNet
 from fedgsp.fast.program import Inputs, program_of
 from fedgsp.models import classification, leaf_cnn, small_cnn
+from tests.support.hops import compiled, seeded, trained
 
 pytestmark = pytest.mark.skipif(not isinstance(library(), Library), reason="there is no C compiler here")
 RNG = np.random.default_rng(4)

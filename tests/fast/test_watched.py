@@ -1,4 +1,4 @@
-"""Rules with terms of outputs, features, weights or a visit's constants: by the kernels as by plain PyTorch steps."""
+"""Rules with terms of outputs, features, weights or a hop's constants: by the kernels as by plain PyTorch steps."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from visits import choose, compiled
 
 import fedgsp
 from fedgsp.client import MMD, SGD, Distill, Dyn, Fusion, Moon, Prox, Scaffold
-from fedgsp.client.keep import Bag
-from fedgsp.client.rules import Pull, Visit
+from fedgsp.client.client_state import ClientStates
+from fedgsp.client.context import GradientTerm, LocalContext
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import HopReport, Stop
+from fedgsp.core.chain import Hop, HopReport
+from fedgsp.core.native import Library
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import Tensors, clone, digest
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.data.federated import FederatedData
 from fedgsp.fast import PLAIN, Kernel
-from fedgsp.fast.build import Library, library
+from fedgsp.fast.build import library
 from fedgsp.models import classification, leaf_cnn, small_cnn
-from fedgsp.models.split import Level, Seen
+from fedgsp.models.split import BatchOutputs, Level
 from fedgsp.models.state import model_tensors
+from tests.support.hops import choose, compiled
 
 CLOSE = 1e-5
 """The largest difference, relative to the largest change that the epoch made."""
@@ -39,12 +40,14 @@ pytestmark = pytest.mark.skipif(not isinstance(library(), Library), reason="ther
 class PulledFusion(Fusion):
     """What no rule of the package combines: an operator, a term of features and outputs, a pull and a drift."""
 
-    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor | None:
+    def loss_term(self, ctx: LocalContext, seen: BatchOutputs, y: torch.Tensor) -> torch.Tensor | None:
         assert seen.features is not None
         return 0.3 * (seen.features - seen.frozen["reference"]).square().mean() + 0.1 * seen.outputs.square().mean()
 
-    def proximal(self, visit: Visit) -> Pull:
-        return Pull(0.5, clone(model_tensors(visit.model)), {n: 0.1 * t for n, t in clone(model_tensors(visit.model)).items()})
+    def gradient_term(self, ctx: LocalContext) -> GradientTerm:
+        return GradientTerm(
+            0.5, clone(model_tensors(ctx.model)), {n: 0.1 * t for n, t in clone(model_tensors(ctx.model)).items()}
+        )
 
 
 RULES: dict[str, SGD] = {
@@ -93,7 +96,7 @@ def shared_for(rule: SGD, model: nn.Module) -> Tensors:
     """What a server could have sent along."""
     generator = torch.Generator().manual_seed(5)
     if isinstance(rule, Scaffold):
-        return {name: 0.1 * torch.randn(t.shape, generator=generator) for name, t in rule.keeps(model).items()}
+        return {name: 0.1 * torch.randn(t.shape, generator=generator) for name, t in rule.initial_client_state(model).items()}
     if isinstance(rule, Distill):
         said = torch.randn(CLASSES, CLASSES, generator=generator)
         return {"distill.sum": said, "distill.count": torch.arange(CLASSES) % 3, "distill.round": torch.tensor(0)}
@@ -101,18 +104,18 @@ def shared_for(rule: SGD, model: nn.Module) -> Tensors:
 
 
 def visited(model: nn.Module, rule: SGD, data: FederatedData, kernel: Kernel) -> tuple[Tensors, Tensors, HopReport]:
-    """(the model after a visit, what the client keeps then, the report).
+    """(the model after a hop, what the client keeps then, the report).
 
     It is the client's second: after the first, by plain steps, the model went half the way back, so that it is not the one that
     the client knows, and what it keeps is something.
     """
-    turn, bag, shared = trainer(model, rule, data, PLAIN), Bag(), shared_for(rule, model)
-    turn.visit(1, Stop(0, 0, 0), clone(model_tensors(model)), shared, bag=bag)
+    turn, client_states, shared = trainer(model, rule, data, PLAIN), ClientStates(), shared_for(rule, model)
+    turn.train(1, Hop(0, 0, 0), clone(model_tensors(model)), shared, client_states=client_states)
     start = {name: (t + turn.tensors()[name]) / 2 for name, t in model_tensors(model).items()}
     again = trainer(model, rule, data, kernel)
     again.load(start)
-    report = again.visit(2, Stop(0, 0, 0), start, shared, bag=bag)
-    return clone(again.tensors()), bag.states.get(0, {}), report
+    report = again.train(2, Hop(0, 0, 0), start, shared, client_states=client_states)
+    return clone(again.tensors()), client_states.in_memory.get(0, {}), report
 
 
 def trainer(model: nn.Module, rule: SGD, data: FederatedData, kernel: Kernel) -> Trainer:
@@ -123,7 +126,7 @@ def equipped(name: str, rule: SGD, data: FederatedData) -> tuple[nn.Module, Kern
     example = torch.from_numpy(np.asarray(data.features[:2]))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
-        model = rule.equip(MODELS[name][0](), example[:1])
+        model = rule.wrap_model(MODELS[name][0](), example[:1])
     if isinstance(rule, Fusion) and rule.operator != "conv":
         nn.init.uniform_(next(model.fusion.parameters()), 0.2, 0.4)  # type: ignore[union-attr]
     return model, compiled(model, rule, data)
@@ -204,14 +207,14 @@ class Cheating(SGD):
     def looks_at(self) -> Level:
         return "logits"
 
-    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor:
-        return next(visit.model.parameters()).square().sum()
+    def loss_term(self, ctx: LocalContext, seen: BatchOutputs, y: torch.Tensor) -> torch.Tensor:
+        return next(ctx.model.parameters()).square().sum()
 
 
 def test_a_term_of_more_than_is_seen_is_found_out() -> None:
     data = federation((16, 16), 7)
     model, kernel = equipped("small_cnn", Cheating(), data)
-    with pytest.raises(RuntimeError, match=r"Cheating\.term uses more than it sees"):
+    with pytest.raises(RuntimeError, match=r"Cheating\.loss_term uses more than it sees"):
         visited(model, Cheating(), data, kernel)
 
 
@@ -230,7 +233,7 @@ def test_a_chain_with_the_global_anchor_pays_for_the_reference_as_before() -> No
     for rule in (MMD(anchor="global"), Fusion(anchor="global"), Prox(anchor="global")):
         model, kernel = equipped("small_cnn", rule, data)
         turns = [trainer(model, rule, data, chosen) for chosen in (PLAIN, kernel)]
-        reports = [turn.visit(1, Stop(1, 0, 0), clone(model_tensors(model)), {}, first=False) for turn in turns]
+        reports = [turn.train(1, Hop(1, 0, 0), clone(model_tensors(model)), {}, first=False) for turn in turns]
         plain, fast = (replace(report, seconds=0.0, metrics={}) for report in reports)
         assert plain == fast
         assert reports[0].bytes_down > reports[0].bytes_up

@@ -19,7 +19,7 @@ def layers(model: nn.Module) -> list[nn.Conv2d | nn.Linear]:
 
 
 def test_the_papers_network_layer_by_layer() -> None:
-    """SPECS 12.4: 800+32 + 51,200+64 + 6,422,528+2,048 + 126,976+62."""
+    """By layers: 800+32 + 51,200+64 + 6,422,528+2,048 + 126,976+62."""
     model = leaf_cnn()
     assert [tuple(layer.weight.shape) for layer in layers(model)] == [(32, 1, 5, 5), (64, 32, 5, 5), (2048, 3136), (62, 2048)]
     assert count(model) == 6_603_710

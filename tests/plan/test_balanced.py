@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from itertools import combinations, permutations
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
-from fedgsp.plan import ICG, Balanced, Random, group_sums, objective_z, summarise_pairs
-from fedgsp.plan.vectors import balance_vectors
+from fedgsp.plan import ICG, Balanced, Random, balanced_within, group_sums, objective_z, summarise_pairs
+from fedgsp.plan.cells import balance_vectors
 
 from .conftest import skewed
 
@@ -129,3 +130,16 @@ def test_wrong_settings_are_refused_at_once() -> None:
         Balanced(heat=float("nan"))
     with pytest.raises(InputError, match=r"^Balanced: longest_chain is in seconds and above 0, not 0\.$"):
         Balanced(longest_chain=0)
+
+
+def test_more_time_gives_better_groups_and_little_time_is_kept() -> None:
+    counts = skewed(120, 8)
+    found = []
+    for seconds in (0.0, 0.6):
+        began = time.monotonic()
+        labels = balanced_within(counts, 11, seconds, 3, Balanced())
+        assert time.monotonic() - began < seconds + 2
+        sizes = np.bincount(labels)
+        assert sizes.max() - sizes.min() <= 1
+        found.append(objective_z(group_sums(counts, labels), "cpd").mean)
+    assert found[1] < found[0]

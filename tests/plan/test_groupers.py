@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from fedgsp.core.errors import InputError
-from fedgsp.plan import ICG, NOBODY, Balanced, Fixed, GreedyKL, Grouper, GroupEstimator, Random, Stratified
+from fedgsp.plan import ICG, NOBODY, Balanced, Fixed, GreedyKL, Grouper, Random, Stratified
 
 EVERY_GROUPER: list[Grouper] = [
     Random(), ICG(), ICG(distance="euclid"), Fixed(Random()), Fixed(ICG(tau=3)), Balanced(), GreedyKL(),
@@ -78,7 +78,7 @@ def test_fixed_only_fixes() -> None:
 
 
 @pytest.mark.parametrize("kind", [Random, ICG, Balanced, GreedyKL, Stratified])
-def test_fit_is_assign_with_a_seed(kind: type[GroupEstimator]) -> None:
+def test_fit_is_assign_with_a_seed(kind: type[Grouper]) -> None:
     counts = np.random.default_rng(0).integers(0, 9, (30, 4))
     fitted = kind(n_groups=7, random_state=3).fit(counts)
     assert np.array_equal(fitted.labels_, kind().assign(counts, 7, np.random.default_rng(3)))
@@ -106,7 +106,7 @@ def test_fit_is_assign_with_a_seed(kind: type[GroupEstimator]) -> None:
         (Random(n_groups=3), [[1], [2]], r"Random: n_groups is 3, but there are only 2 clients to group\."),
     ],
 )
-def test_fit_says_in_one_sentence_what_is_wrong(grouper: GroupEstimator, counts: ArrayLike, sentence: str) -> None:
+def test_fit_says_in_one_sentence_what_is_wrong(grouper: Grouper, counts: ArrayLike, sentence: str) -> None:
     with pytest.raises(InputError, match=f"^{sentence}$"):
         grouper.fit(counts)
 
@@ -127,7 +127,7 @@ def test_bad_settings_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [Random, ICG, Balanced, GreedyKL, Stratified])
-def test_data_frames_go_in_as_they_are(kind: type[GroupEstimator]) -> None:
+def test_data_frames_go_in_as_they_are(kind: type[Grouper]) -> None:
     pandas = pytest.importorskip("pandas")
     counts = np.random.default_rng(0).integers(0, 9, (20, 3))
     frame = pandas.DataFrame(counts, columns=["cat", "dog", "emu"])
@@ -137,5 +137,5 @@ def test_data_frames_go_in_as_they_are(kind: type[GroupEstimator]) -> None:
 
 
 @pytest.mark.parametrize("kind", [Random, ICG, Balanced, GreedyKL, Stratified])
-def test_one_client_is_a_group(kind: type[GroupEstimator]) -> None:
+def test_one_client_is_a_group(kind: type[Grouper]) -> None:
     assert kind(n_groups=1).fit([[0, 0]]).labels_.tolist() == [0]

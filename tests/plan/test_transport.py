@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fedgsp.plan.compiled import compiled
-from fedgsp.plan.loops import level
+from fedgsp.plan.loops import _code
 from fedgsp.plan.transport import WORTH_COMPILING, assign_equally
 
 
@@ -76,8 +75,8 @@ def test_unequal_shares_are_refused() -> None:
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 2**32 - 1), st.sampled_from([1, 4, 1000, None]))
 def test_compiled_and_plain_code_give_the_same_bits(clusters: int, size: int, seed: int, spread: int | None) -> None:
     """Also where many points are equally cheap to move, so that ties decide."""
-    if compiled(level) is None:
-        pytest.skip("Numba is not installed")
+    if _code() is None:
+        pytest.skip("there is no C compiler")
     rng = np.random.default_rng(seed)
     shape = (clusters * size, clusters)
     cost = rng.normal(size=shape) if spread is None else rng.integers(-spread, spread + 1, shape).astype(np.float64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.prepare import AugmentMean, AugmentZScore
 from fedgsp.prepare.augment import transformed
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rivals import bits, images, pairs
 
 import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
 from fedgsp.methods import named
 from fedgsp.prepare import FAugGAN, FAugOversample
 from fedgsp.prepare.gan import train_gan
+from tests.support.small_federations import bits, images, pairs
 
 COUNTS = ([6, 4, 2, 0, 0], [0, 3, 3, 3, 0], [1, 0, 5, 9, 0])
 """Samples of each of five labels on three clients. Medians of those above 0: 4, 3, 5; nobody has the last label."""
@@ -85,7 +85,7 @@ def test_nobody_lacks_anything_so_nothing_is_sent_and_it_is_fedavg_to_the_bit() 
     for name in ("faug", "faug-oversample"):
         ours = fedgsp.train(name, even, rounds=2, workers=0)
         assert bits(ours.state.model) == bits(plain.state.model)
-        assert ours.setup.prepared_bytes == 0
+        assert ours.run.prepared_bytes == 0
 
 
 def test_copies_look_like_their_label() -> None:

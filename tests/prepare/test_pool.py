@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rivals import bits, images, pairs
 
 import fedgsp
 from fedgsp.client import SGD
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Seeds
-from fedgsp.data.federated import Part
+from fedgsp.data.federated import Split
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import Grouped, Random, Singletons, WithPool
 from fedgsp.prepare import PoolData
 from fedgsp.server import Mean
+from tests.support.small_federations import bits, images, pairs
 
 DATA = images(clients=10, each=20)
 FEDAVG = Grouped(Singletons(), Random(), kappa=1.0)
@@ -48,21 +48,21 @@ def test_the_pool_is_balanced_and_what_was_uploaded_is_counted() -> None:
 def test_it_is_fedavg_with_one_more_client_to_the_bit() -> None:
     """The pool as a client of an ordinary federation, everybody training: the same model, but for free."""
     ours = fedgsp.train(hybrid(), DATA, rounds=2, workers=0)
-    pool = ours.setup.job.data.train[10]
+    pool = ours.run.worker_setup.data.train[10]
     nothing = [pool[:0]]
     wide = replace(
         DATA,
         clients=(*DATA.clients, "pool"),
-        train=Part.of([*DATA.train, pool]),
-        test=Part.of([*DATA.test, *nothing]),
-        validation=Part.of([*DATA.validation, *nothing]),
+        train=Split.of([*DATA.train, pool]),
+        test=Split.of([*DATA.test, *nothing]),
+        validation=Split.of([*DATA.validation, *nothing]),
     )
     theirs = fedgsp.train(Method(FEDAVG, SGD(lr=0.05), Mean()), wide, rounds=2, workers=0)
     assert bits(ours.state.model) == bits(theirs.state.model)
     model_bytes = sum(t.numel() * 4 for t in ours.state.model.values())
-    assert theirs.journal[0]["bytes"] - ours.journal[0]["bytes"] == 2 * model_bytes
-    assert ours.journal[0]["bytes_total"] == ours.journal[0]["bytes"] + ours.setup.prepared_bytes
-    assert ours.journal[0]["test_samples"] == len(DATA.test.rows)
+    assert theirs.history[0]["bytes"] - ours.history[0]["bytes"] == 2 * model_bytes
+    assert ours.history[0]["bytes_total"] == ours.history[0]["bytes"] + ours.run.prepared_bytes
+    assert ours.history[0]["test_samples"] == len(DATA.test.rows)
 
 
 def test_the_server_trains_every_round_whoever_else_does() -> None:

@@ -5,19 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datafiles import SHARED, write_leaf
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
-from fedgsp.data.build import from_arrays
-from fedgsp.data.central import partition
-from fedgsp.data.partition import IID, Dirichlet, Shards
+from fedgsp.data.arrays import from_arrays
+from fedgsp.data.in_memory import partition
+from fedgsp.data.partitioners import IID, Dirichlet, Shards
 from fedgsp.plan.divergence import mean_emd
 from fedgsp.report.duplicates import duplicates
 from fedgsp.report.femnist import edition
 from fedgsp.report.inspect import class_counts, effective, inspect
 from fedgsp.report.landmarks import scale
 from fedgsp.report.picture import draw, order_by_similarity
+from tests.support.data_files import SHARED, write_leaf
 
 RNG = np.random.default_rng(0)
 X: Any = RNG.integers(0, 256, (2000, 8, 8), dtype=np.uint8)

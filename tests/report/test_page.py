@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import madeup
 import numpy as np
 import pytest
 
@@ -20,6 +19,7 @@ from fedgsp.report.build import default_place, read_runs, write_report
 from fedgsp.report.encode import packed, packed_scores, rounded
 from fedgsp.report.page import build, embedded
 from fedgsp.report.payload import payload, plan_strides
+from tests.support import fake_runs
 
 HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)>"
 
@@ -65,7 +65,7 @@ def unpacked(packed_: dict[str, Any]) -> list[int]:
 
 def test_it_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     elements = Elements()
-    page = page_of(madeup.write_run(tmp_path / "run"))
+    page = page_of(fake_runs.write_run(tmp_path / "run"))
     elements.feed(page)
     for tag, attributes in elements.found:
         assert tag not in ("img", "iframe", "object", "embed")
@@ -76,7 +76,7 @@ def test_it_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_the_policy_allows_exactly_the_script_and_styles_that_are_there(tmp_path: Path) -> None:
-    page = page_of(madeup.write_run(tmp_path / "run"))
+    page = page_of(fake_runs.write_run(tmp_path / "run"))
     elements = Elements()
     elements.feed(page)
     policy = next(a["content"] for t, a in elements.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy")
@@ -97,7 +97,7 @@ def _last(page: str, tag: str) -> str:
 def test_names_and_configuration_with_markup_stay_text(tmp_path: Path) -> None:
     names = [HOSTILE, "a&b", "\u2028x", *(f"c{k}" for k in range(7))]
     toml = f"""schema = 1\n[run]\nrounds = 5\n[method]\nname = '''{HOSTILE}'''\n[data]\nsource = '''{HOSTILE}'''\n"""
-    run = madeup.write_run(tmp_path / "run", names=names, toml=toml)
+    run = fake_runs.write_run(tmp_path / "run", names=names, toml=toml)
     page = page_of(run)
     elements = Elements()
     elements.feed(page)
@@ -118,7 +118,7 @@ def test_names_and_configuration_with_markup_stay_text(tmp_path: Path) -> None:
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_shown_all_the_same(tmp_path: Path, toml: str) -> None:
-    body = data_of(page_of(madeup.write_run(tmp_path / "run", toml=toml)))["runs"][0]
+    body = data_of(page_of(fake_runs.write_run(tmp_path / "run", toml=toml)))["runs"][0]
     assert (body["config"], body["seed"], body["last"]) == (toml, 0, 5)
 
 
@@ -130,18 +130,18 @@ def test_data_cannot_end_its_block(text: str) -> None:
 
 
 def test_a_template_word_in_a_name_is_not_filled_in(tmp_path: Path) -> None:
-    run = madeup.write_run(tmp_path / "run", method="{{script}}")
+    run = fake_runs.write_run(tmp_path / "run", method="{{script}}")
     page = page_of(run)
     assert '<h1 id="title">{{script}}, seed 0</h1>' in page
 
 
 def test_the_page_holds_what_the_run_did(tmp_path: Path) -> None:
-    run = madeup.write_run(tmp_path / "run", clients=12, rounds=20)
+    run = fake_runs.write_run(tmp_path / "run", clients=12, rounds=20)
     body = data_of(page_of(run))["runs"][0]
-    journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    history = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
     assert body["columns"]["round"] == list(range(1, 21))
-    assert body["columns"]["steps"] == [entry["serial_steps_total"] for entry in journal]
-    np.testing.assert_allclose(body["columns"]["score"], [entry["accuracy"] for entry in journal], rtol=1e-4)
+    assert body["columns"]["steps"] == [entry["serial_steps_total"] for entry in history]
+    np.testing.assert_allclose(body["columns"]["score"], [entry["accuracy"] for entry in history], rtol=1e-4)
     plans = [json.loads(line) for line in (run / "plans.jsonl").read_text().splitlines()[1:]]
     assert unpacked(body["plans"]["clients"]) == [c for plan in plans for chain in plan["chains"] for c in chain["clients"]]
     lengths = [np.repeat(pairs[1::2], pairs[::2]).tolist() for pairs in body["plans"]["lengths"]]
@@ -149,7 +149,7 @@ def test_the_page_holds_what_the_run_did(tmp_path: Path) -> None:
     last = [json.loads(line)["values"] for line in (run / "scores.jsonl").read_text().splitlines()]
     shown = np.array(unpacked(body["scores"])[:-1]) / body["scores"]["scale"]
     np.testing.assert_allclose(shown, np.mean(last[-2:], axis=0), atol=2e-5)
-    accuracies = [entry["accuracy"] for entry in journal]
+    accuracies = [entry["accuracy"] for entry in history]
     assert body["final"]["value"] == pytest.approx((accuracies[18] + accuracies[19]) / 2, abs=1e-15)
     assert (body["final"]["window"], body["final"]["last"]) == ("mean of rounds 19-20", {"round": 20, "value": accuracies[19]})
     assert body["records"][-1] == [1 + accuracies.index(max(accuracies)), max(accuracies)]
@@ -158,28 +158,28 @@ def test_the_page_holds_what_the_run_did(tmp_path: Path) -> None:
 
 def test_estimated_time_is_what_the_cost_command_says(tmp_path: Path) -> None:
     from fedgsp.cost import FLEETS, run_cost
-    from fedgsp.run.files import read_lines
+    from fedgsp.run.reader import read_log
 
-    run = madeup.write_run(tmp_path / "run", clients=12, rounds=6)
+    run = fake_runs.write_run(tmp_path / "run", clients=12, rounds=6)
     body = data_of(page_of(run))["runs"][0]
     for name, fleet in FLEETS.items():
-        whole = run_cost(read_lines(run / "events.jsonl"), fleet, 1e6, 1, 6)
+        whole = run_cost(read_log(run, "events"), fleet, 1e6, 1, 6)
         assert sum(body["columns"]["time"][name]) == pytest.approx(whole.seconds, rel=1e-4)
         assert sum(body["costs"][name].values()) == pytest.approx(whole.seconds)
 
 
 def test_forty_runs_and_thousands_of_clients_stay_within_a_few_megabytes(tmp_path: Path) -> None:
     for k in range(40):
-        madeup.write_run(tmp_path / "many" / f"m{k % 8}-s{k}", clients=60, rounds=20, seed=k, method=f"m{k % 8}")
+        fake_runs.write_run(tmp_path / "many" / f"m{k % 8}-s{k}", clients=60, rounds=20, seed=k, method=f"m{k % 8}")
     page = page_of(tmp_path / "many")
     assert len(page) < 1.5e6
     assert [len(group["runs"]) for group in data_of(page)["groups"]] == [5] * 8
-    wide = page_of(madeup.write_run(tmp_path / "wide", clients=3550, rounds=12, classes=62, alpha=40.0))
+    wide = page_of(fake_runs.write_run(tmp_path / "wide", clients=3550, rounds=12, classes=62, alpha=40.0))
     assert len(wide) < 1.5e6
 
 
 def test_plans_are_thinned_evenly_when_there_are_too_many(tmp_path: Path) -> None:
-    run = read_runs([madeup.write_run(tmp_path / "run", clients=40, rounds=60, kappa=1.0)])
+    run = read_runs([fake_runs.write_run(tmp_path / "run", clients=40, rounds=60, kappa=1.0)])
     assert plan_strides(run, budget=40 * 60) == [1]
     assert plan_strides(run, budget=40 * 15) == [4]
     data = payload(run, budget=40 * 15)["runs"][0]
@@ -189,7 +189,7 @@ def test_plans_are_thinned_evenly_when_there_are_too_many(tmp_path: Path) -> Non
 def test_a_folder_of_runs_is_reported_together_and_seeds_belong_together(tmp_path: Path) -> None:
     for method in ("fedavg", "fedgsp"):
         for seed in (0, 1):
-            madeup.write_run(tmp_path / "study" / "runs" / f"{method}-{seed}", method=method, seed=seed)
+            fake_runs.write_run(tmp_path / "study" / "runs" / f"{method}-{seed}", method=method, seed=seed)
     data = data_of(page_of(tmp_path / "study"))
     assert [(g["label"], len(g["runs"])) for g in data["groups"]] == [("fedavg", 2), ("fedgsp", 2)]
     assert len(data["federations"]) == 1 or len({json.dumps(f["counts"]) for f in data["federations"]}) == len(
@@ -198,12 +198,12 @@ def test_a_folder_of_runs_is_reported_together_and_seeds_belong_together(tmp_pat
 
 
 def test_a_run_without_clients_facts_or_rounds_still_has_a_page(tmp_path: Path) -> None:
-    run = madeup.write_run(tmp_path / "run", rounds=3)
+    run = fake_runs.write_run(tmp_path / "run", rounds=3)
     for name in ("clients.safetensors", "scores.jsonl"):
         (run / name).unlink()
     body = data_of(page_of(run))["runs"][0]
     assert (body["federation"], body["scores"], body["costs"]) == (None, None, {})
-    begun = madeup.write_run(tmp_path / "begun", rounds=0, status=None)
+    begun = fake_runs.write_run(tmp_path / "begun", rounds=0, status=None)
     assert data_of(page_of(begun))["runs"][0]["status"] == "stopped"
 
 
@@ -216,7 +216,7 @@ def test_places_without_runs_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_is_written_whole_and_where_one_expects_it(tmp_path: Path) -> None:
-    run = madeup.write_run(tmp_path / "run")
+    run = fake_runs.write_run(tmp_path / "run")
     assert default_place([run]) == run / "report.html"
     assert default_place([run, tmp_path]) == Path("report.html")
     out = write_report(read_runs([run]), tmp_path / "deep" / "page.html", "A <title>")

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from fedgsp.core.errors import InputError
-from fedgsp.report.study_figures import COLOURS, Bars, Boxes, Heat, Line, Lines, Picture, draw_picture
+from fedgsp.report.study_figures import COLOURS, BarChart, BoxPlot, Curve, HeatMap, LinePlot, Picture, draw_picture
 
 PICTURE = Picture(
     "all", "Every kind.",
     [
-        [Lines("l", "x", "y", [Line("a", [1, 2], [3, 4], [2, 3], [4, 5]), Line("b", [1, 2], [1, 1])], log_x=True),
-         Boxes("b", "", "y", [("one", [0.0, 1.0, 2.0]), ("two", [1.0, 5.0])])],
-        [Heat("h", "x", "y", ["1", "2"], ["3"], [[0.5, None]], 0.0, 1.0),
-         Bars("s", "", "y", ["first", "second"], [("below", [1, 2]), ("above", [1, 1])], [0.1, 0.2]),
-         Bars("t", "", "y", ["a"], [("", [1])])],
+        [LinePlot("l", "x", "y", [Curve("a", [1, 2], [3, 4], [2, 3], [4, 5]), Curve("b", [1, 2], [1, 1])], log_x=True),
+         BoxPlot("b", "", "y", [("one", [0.0, 1.0, 2.0]), ("two", [1.0, 5.0])])],
+        [HeatMap("h", "x", "y", ["1", "2"], ["3"], [[0.5, None]], 0.0, 1.0),
+         BarChart("s", "", "y", ["first", "second"], [("below", [1, 2]), ("above", [1, 1])], [0.1, 0.2]),
+         BarChart("t", "", "y", ["a"], [("", [1])])],
     ],
 )  # fmt: skip
 
@@ -32,8 +32,8 @@ def test_png_and_svg_are_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_what_bars_say_on_top_is_a_plain_number(tmp_path: Path) -> None:
-    bars = Bars("t", "", "y", ["a", "b"], [("", [3784.2, 0.12345])])
-    _, vector = draw_picture(Picture("bars", "Bars.", [[bars]]), tmp_path)
+    bars = BarChart("t", "", "y", ["a", "b"], [("", [3784.2, 0.12345])])
+    _, vector = draw_picture(Picture("bars", "BarChart.", [[bars]]), tmp_path)
     text = vector.read_text()
     assert ">3,784<" in text
     assert ">0.123<" in text

@@ -11,35 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import deployments
 import numpy as np
 import pytest
-import tiny
 import torch
 
 import fedgsp
-from fedgsp.core.blame import RemoteTraceback
-from fedgsp.core.errors import InputError, Paused, RunFailed
+from fedgsp.core.errors import InputError, Paused, RemoteTraceback, RunFailed
 from fedgsp.method import Method
 from fedgsp.plan import Grouped, Linear, Random
-from fedgsp.server import Mean
+from fedgsp.server import Mean, Update
+from tests.support import grid_deployments, tiny
+from tests.support.user_rules import rule_text
 
-RULES = """from dataclasses import dataclass
-
-from fedgsp.client import SGD
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mine(SGD):
-    def looks_at(self):
-        return "logits"
-
-    def term(self, visit, seen, y):
-        if visit.client == 4:
-            raise ValueError("no such class")
-        return None
-"""
-PLACE = r"ValueError: no such class \(rules\.py:13, in term\)"
+RULES = rule_text('if ctx.client == 4:\n    raise ValueError("no such class")\nreturn None')
+PLACE = r"ValueError: no such class \(rules\.py:13, in loss_term\)"
 
 
 @pytest.fixture
@@ -78,8 +63,8 @@ def test_a_rule_that_raises(rules: Any, tmp_path: Path, workers: int, fast: str)
     assert isinstance(cause, RemoteTraceback if workers else ValueError)
     assert 'raise ValueError("no such class")' in shown(failed.value)
     (ending,) = events(out, "failed")
-    assert "line 13, in term" in ending["trace"]
-    assert "no such class (rules.py:13, in term)" in ending["cause"]
+    assert "line 13, in loss_term" in ending["trace"]
+    assert "no such class (rules.py:13, in loss_term)" in ending["cause"]
     assert [event["client"] for event in events(out, "lost")] == ([4, 4] if workers else [])
 
 
@@ -90,19 +75,19 @@ def test_without_a_directory_there_is_no_file_to_name(rules: Any) -> None:
 
 def test_a_rule_that_raises_at_a_site(rules: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The real ClientApp over an in-process Grid: the site is skipped, and the line in the log says why."""
-    there = deployments.deployment(
-        tmp_path, deployments.chains(2, rules.Mine(lr=0.05, batch_size=3)), rounds=1, sites={"methods": ["rules:Mine"]}
+    there = grid_deployments.deployment(
+        tmp_path, grid_deployments.chains(2, rules.Mine(lr=0.05, batch_size=3)), rounds=1, sites={"methods": ["rules:Mine"]}
     )  # fmt: skip
     assert there.serve().status == "finished"
     (skipped,) = there.events("skipped")
     assert skipped["client"] == 4
-    assert skipped["cause"] == "it failed: ValueError (rules.py:13, in term)"
+    assert skipped["cause"] == "it failed: ValueError (rules.py:13, in loss_term)"
     assert 'raise ValueError("no such class")' in capfd.readouterr().err
 
 
 @dataclass(frozen=True)
 class BadGrouper(Random):
-    """Fails late: what fails at once is refused before anything is written (`run/trial.py`)."""
+    """Fails late: what fails at once is refused before anything is written (`run/part_checks.py`)."""
 
     def assign(self, counts: Any, n_groups: int, rng: np.random.Generator) -> Any:
         return super().assign(counts, n_groups, rng) if n_groups == 2 else np.zeros(3).reshape(2, 2)
@@ -121,7 +106,7 @@ class BadServer(Mean):
         update = super().start(state, plan, planned)
         rule = self
 
-        class Update:
+        class Failing(Update):
             def add(self, result: Any) -> None:
                 rule.fail("add")
                 update.add(result)
@@ -130,7 +115,7 @@ class BadServer(Mean):
                 rule.fail("finish")
                 return update.finish()
 
-        return Update()
+        return Failing()
 
     def views(self, state: Any) -> Any:
         if state.round:
@@ -202,7 +187,7 @@ def test_a_metric_that_raises(workers: int, tmp_path: Path) -> None:
     assert "in _odd" in events(tmp_path / "run", "failed")[0]["trace"]
 
 
-class BadObserver(fedgsp.Observer):
+class BadCallback(fedgsp.Callback):
     def __init__(self, hook: str) -> None:
         def fail(*arguments: Any) -> None:
             raise AttributeError("no plot")
@@ -210,33 +195,33 @@ class BadObserver(fedgsp.Observer):
         setattr(self, hook, fail)
 
 
-@pytest.mark.parametrize("hook", ["started", "round_begun", "event", "evaluating", "round_done"])
-def test_an_observer_that_raises(hook: str, tmp_path: Path) -> None:
-    told = rf"^the observer BadObserver \(its '{hook}'\) failed: AttributeError: no plot \(test_blame\.py:\d+, in fail\)\."
+@pytest.mark.parametrize("hook", ["on_run_start", "on_round_start", "on_hop_end", "on_evaluate_start", "on_round_end"])
+def test_a_callback_that_raises(hook: str, tmp_path: Path) -> None:
+    told = rf"^the callback BadCallback \(its '{hook}'\) failed: AttributeError: no plot \(test_blame\.py:\d+, in fail\)\."
     with pytest.raises(RunFailed, match=told):
-        train(tiny.static(2), tmp_path / "run", observers=[BadObserver(hook)])
+        train(tiny.static(2), tmp_path / "run", callbacks=[BadCallback(hook)])
     assert "no plot" in events(tmp_path / "run", "failed")[0]["trace"]
 
 
-def test_an_observer_that_raises_at_the_end_does_not_spoil_the_run(tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match=r"the observer BadObserver \(its 'ended'\) failed"):
-        train(tiny.static(2), tmp_path / "run", observers=[BadObserver("ended")])
+def test_a_callback_that_raises_at_the_end_does_not_spoil_the_run(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match=r"the callback BadCallback \(its 'on_run_end'\) failed"):
+        train(tiny.static(2), tmp_path / "run", callbacks=[BadCallback("on_run_end")])
     assert not events(tmp_path / "run", "failed")
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "finished"
 
 
 def test_a_bug_of_ours_is_raised_as_it_is_and_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedgsp.run.loop.planned_samples", int)  # called with a plan and data: a TypeError of ours
+    monkeypatch.setattr("fedgsp.run.round.planned_samples", int)  # called with a plan and data: a TypeError of ours
     with pytest.raises(TypeError):
         train(tiny.static(2), tmp_path / "run")
     (ending,) = events(tmp_path / "run", "failed")
-    assert "loop.py" in ending["cause"]
+    assert "round.py" in ending["cause"]
     assert "Traceback" in ending["trace"]
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "failed"
 
 
 def test_a_sentence_without_a_traceback_says_nothing_of_one(tmp_path: Path) -> None:
-    there = deployments.deployment(tmp_path, "fedavg", rounds=1)
+    there = grid_deployments.deployment(tmp_path, "fedavg", rounds=1)
     there.grid.fault = lambda node, message: "raises" if message.metadata.message_type == "train" else "ok"
     result = there.serve(wait_seconds=1.0, repeats=0)
     assert result.status == "paused"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 import torch
 
 import fedgsp
 from fedgsp.run.clients import read_client_facts
+from tests.support import tiny
 
 
 def train(out: Path, rounds: int = 3, **options: Any) -> fedgsp.RunResult:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from fedgsp.run.config import (
     read_config,
 )
 from fedgsp.server import Mean
+from tests.support import tiny
 
 shares = st.floats(0.01, 1.0)
 growths = st.one_of(
@@ -259,8 +259,8 @@ class TestLimitOfAHop:
 
     def test_python_has_it_too(self) -> None:
         result = fedgsp.train(tiny.static(2), tiny.federation(), tiny.linear, rounds=1, workers=0, hop_seconds=7)
-        assert result.setup.config.engine.hop_seconds == 7
+        assert result.run.config.engine.hop_seconds == 7
         result = fedgsp.train(
             tiny.static(2), tiny.federation(), tiny.linear, rounds=1, workers=0, engine={"name": "local", "hop_seconds": 8.0}
         )  # fmt: skip
-        assert result.setup.config.engine.hop_seconds == 8
+        assert result.run.config.engine.hop_seconds == 8

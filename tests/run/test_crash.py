@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from crashes import Killed, NthWrite, outcome
 
 import fedgsp
 from fedgsp.core.errors import FedgspError
+from tests.support import tiny
+from tests.support.failing_writes import Killed, NthWrite, outcome
 
 ROUNDS = 3
 

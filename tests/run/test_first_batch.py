@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mistakes as m
 import pytest
-import tiny
 import torch
-from mistakes import BASE, HERE, refused, run
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import fedgsp
+from tests.support import tiny
+from tests.support import wrong_parts as m
+from tests.support.wrong_parts import BASE, HERE, refused, run
 
 LOSS = fedgsp.classification().loss
 
@@ -35,9 +35,9 @@ LOSS = fedgsp.classification().loss
         ("tensor metric", "'finish' gave dict; it must give a dict of numbers by name"),
         ("metrics forgotten", "'finish' gave no 'accuracy'; it must give all that 'reports' names"),
         ("no optimizer", "'optimizer' gave something else; it must give a torch.optim.Optimizer"),
-        ("keeps a list", "'keeps' gave list; it must give a dict of tensors"),
-        ("state lost", "visit.state after 'finish' has no tensor 'memory', which 'keeps' has"),
-        ("nothing sent", "visit.sent after 'finish' has no tensor 'news', which 'sends' has"),
+        ("keeps a list", "'initial_client_state' gave list; it must give a dict of tensors"),
+        ("state lost", "ctx.state after 'finish' has no tensor 'memory', which 'initial_client_state' has"),
+        ("nothing sent", "ctx.sent after 'finish' has no tensor 'news', which 'upload_spec' has"),
     ],
 )
 def test_hooks_of_a_local_rule(how: str, told: str, tmp_path: Path) -> None:
@@ -48,19 +48,19 @@ def test_hooks_of_a_local_rule(how: str, told: str, tmp_path: Path) -> None:
 
 def test_a_hook_that_raises(tmp_path: Path) -> None:
     found = refused(replace(BASE, local=m.MyLocal(how="raises")), tmp_path / "run")
-    told = rf"the local rule MyLocal{HERE} failed on its first batch: AttributeError: .* \(mistakes\.py:\d+, in objective\)"
+    told = rf"the local rule MyLocal{HERE} failed on its first batch: AttributeError: .* \(wrong_parts\.py:\d+, in objective\)"
     assert re.match(told, found), found
 
 
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("a vector", r"'term' gave a tensor of shape \(5,\); it must give a mean over the batch"),
-        ("a float", "'term' gave float; it must give a mean over the batch"),
-        ("detached", "'term' gave something without a gradient"),
+        ("a vector", r"'loss_term' gave a tensor of shape \(5,\); it must give a mean over the batch"),
+        ("a float", "'loss_term' gave float; it must give a mean over the batch"),
+        ("detached", "'loss_term' gave something without a gradient"),
         ("looks elsewhere", "'looks_at' gave 'outputs'; it must give one of 'loss', 'logits', 'features'"),
-        ("pull of floats", "'proximal' gave float; it must give a fedgsp.client.Pull, or None"),
-        ("half a pull", "'proximal' gave a reference that does not fit the parameter 'bias'"),
+        ("pull of floats", "'gradient_term' gave float; it must give a fedgsp.client.GradientTerm, or None"),
+        ("half a pull", "'gradient_term' gave a reference that does not fit the parameter 'bias'"),
     ],
 )
 def test_terms_of_a_local_rule(how: str, told: str, tmp_path: Path) -> None:
@@ -68,7 +68,9 @@ def test_terms_of_a_local_rule(how: str, told: str, tmp_path: Path) -> None:
     assert re.match(f"the local rule MyTerm{HERE}: {told}", found), found
 
 
-@pytest.mark.parametrize("rule", [m.MyLocal(), m.MyLocal(how="keeps"), m.MyLocal(report_accuracy=True), m.MyTerm()])
+@pytest.mark.parametrize(
+    "rule", [m.MyLocal(), m.MyLocal(how="initial_client_state"), m.MyLocal(report_accuracy=True), m.MyTerm()]
+)
 def test_rules_that_are_right_train_and_resume(rule: Any, tmp_path: Path) -> None:
     method = replace(BASE, local=rule)
     run(method, tmp_path / "run")
@@ -97,7 +99,7 @@ def test_the_trial_draws_nothing_and_moves_no_bit() -> None:
         (m.MyNet("nothing"), rf"MyNet{HERE}, gives NoneType, and not a tensor of outputs"),
         (m.MyNet("too wide"), rf"MyNet{HERE}, gives outputs of shape \(6,\) a sample; the data has 3 classes"),
         (m.MyNet("flat"), rf"MyNet{HERE}, does not fit the data"),
-        (m.NeedyNet, "the model 'mistakes:NeedyNet' cannot be built for this data: .*'hidden'"),
+        (m.NeedyNet, "the model 'tests.support.wrong_parts:NeedyNet' cannot be built for this data: .*'hidden'"),
         (lambda: 3, "returned int, not an nn.Module"),
         (lambda: nn.Linear(5, 3), "does not fit the data"),
         (lambda: nn.Linear(4, 3).double(), "does not fit the data"),

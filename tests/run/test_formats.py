@@ -9,13 +9,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-import tiny
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
 import fedgsp
 from fedgsp.run.config import parse_toml
+from tests.support import tiny
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
 
@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("formats")
     source = str(tiny.write_npz(folder / "data.npz", clients=12))
     fedgsp.train(
-        "fedgsp", source, "tiny:linear", rounds=4, workers=0, out=folder / "run",
+        "fedgsp", source, tiny.LINEAR, rounds=4, workers=0, out=folder / "run",
         eval_every=2, holdout_clients=2, validation=0.3, target_accuracy=0.3,
     )  # fmt: skip
     fedgsp.resume(folder / "run", rounds=5, workers=0)

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from crashes import Killed, NthWrite, outcome
-from faulty import die_once
 
 import fedgsp
-from fedgsp.client import Dyn, Visit
-from fedgsp.core.chain import Chain, ChainResult, HopReport
+from fedgsp.client import Dyn, LocalContext
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.method import Method
-from fedgsp.run.directory import latest_checkpoint
-from fedgsp.run.loop import Tally
-from fedgsp.server import DynMean
+from fedgsp.plan import Planner
+from fedgsp.run.reader import latest_checkpoint
+from fedgsp.server import DynServer
+from tests.support import tiny
+from tests.support.failing_writes import Killed, NthWrite, outcome
+from tests.support.faulty_rules import die_once
 
 ROUNDS = 3
 
@@ -30,7 +29,7 @@ ROUNDS = 3
 def method(rule: Dyn | None = None) -> Method:
     """Chains whose clients remember; half of the groups train in a round."""
     base = tiny.chains(rule=rule or Dyn(lr=0.05, batch_size=3, alpha=0.1))
-    return replace(base, server=DynMean(), planner=replace(base.planner, kappa=0.5))  # type: ignore[type-var]
+    return replace(base, server=DynServer(), planner=replace(base.planner, kappa=0.5))  # type: ignore[type-var]
 
 
 def run(out: Path | None, rounds: int = ROUNDS, workers: int = 0, rule: Dyn | None = None) -> fedgsp.RunResult:
@@ -57,9 +56,9 @@ def test_a_run_remembers(undisturbed: Path) -> None:
 
     @dataclass(frozen=True, kw_only=True)
     class Forgets(Dyn):
-        def begin(self, visit: Visit) -> None:
-            visit.state = self.keeps(visit.model)
-            super().begin(visit)
+        def begin(self, ctx: LocalContext) -> None:
+            ctx.state = self.initial_client_state(ctx.model)
+            super().begin(ctx)
 
     forgetful = run(None, rule=Forgets(lr=0.05, batch_size=3, alpha=0.1))
     whole = latest_checkpoint(undisturbed)
@@ -71,9 +70,9 @@ def test_only_what_the_last_two_checkpoints_need_is_kept(undisturbed: Path) -> N
     newest, before = (latest_checkpoint(undisturbed, previous=previous) for previous in (False, True))
     assert newest is not None
     assert before is not None
-    named = {f"{k:06d}-{mark}.safetensors" for found in (newest, before) for k, mark in found[0].kept.items()}
+    named = {f"{k:06d}-{mark}.safetensors" for found in (newest, before) for k, mark in found[0].client_versions.items()}
     assert set(states(undisturbed)) == named
-    assert len(named) > len(newest[0].kept), "clients that trained in the last round have two versions"
+    assert len(named) > len(newest[0].client_versions), "clients that trained in the last round have two versions"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -129,9 +128,9 @@ class DiesOnce(Dyn):
     at: int = 0
     once: str = ""
 
-    def finish(self, visit: Visit) -> dict[str, float]:
-        metrics = super().finish(visit)
-        if visit.client == self.at:
+    def finish(self, ctx: LocalContext) -> dict[str, float]:
+        metrics = super().finish(ctx)
+        if ctx.client == self.at:
             die_once(self.once)
         return metrics
 
@@ -161,7 +160,7 @@ def test_a_missing_state_is_refused_with_a_sentence(undisturbed: Path, tmp_path:
     out = copy(undisturbed, tmp_path)
     found = latest_checkpoint(out)
     assert found is not None
-    client, mark = next(iter(found[0].kept.items()))
+    client, mark = next(iter(found[0].client_versions.items()))
     (out / "clients" / f"{client:06d}-{mark}.safetensors").unlink()
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != ".lock"}
     with pytest.raises(InputError, match=rf"cannot go on: the client state .*{mark}.* is missing; restore it from a copy"):
@@ -181,7 +180,7 @@ def test_a_damaged_state_is_refused_with_a_sentence(undisturbed: Path, tmp_path:
 def test_without_a_run_directory_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = run(None)
-    assert len(result.state.kept) > 4
+    assert len(result.state.client_versions) > 4
     assert list(tmp_path.iterdir()) == []
 
 
@@ -196,7 +195,7 @@ class TestRoom:
 
     def test_a_dry_run_says_how_much(self, tmp_path: Path) -> None:
         source = str(tiny.write_npz(tmp_path / "data.npz", clients=40))
-        options = ["--data", source, "--model", "tiny:linear", "--dry-run"]
+        options = ["--data", source, "--model", "tests.support.tiny:linear", "--dry-run"]
         shown = tiny.cli("run", *options, "--method", "fedgsp+scaffold")
         assert f"for what clients keep between visits, {self.EACH} B each" in shown.stdout, shown.stderr
         assert f"{self.EACH} B down and up for every client that trains, and {2 * self.EACH} B beside it" in shown.stdout
@@ -230,7 +229,7 @@ class TestRoom:
 
 def test_a_client_in_two_chains_of_a_round_is_refused() -> None:
     @dataclass(frozen=True)
-    class Twice:
+    class Twice(Planner):
         inside: Any
 
         def plan(self, round_: int, profiles: Any, seeds: Any) -> Any:
@@ -243,11 +242,3 @@ def test_a_client_in_two_chains_of_a_round_is_refused() -> None:
     chosen = method()
     with pytest.raises(InputError, match=r"Twice \(.*\) put client 0 into two chains of round 1; where clients keep a state"):
         fedgsp.train(replace(chosen, planner=Twice(chosen.planner)), tiny.federation(12), tiny.linear, rounds=1, workers=0)
-
-
-def test_two_chains_that_say_what_one_client_keeps_stop_the_run() -> None:
-    tally, chain = Tally(), Chain((0,))
-    hop = HopReport(0, 0, 0, 1, 1, 0, 0, 0.0, {"loss": 0.0})
-    tally.add(ChainResult(0, chain, {}, (hop,), marks={0: "1-a"}))
-    with pytest.raises(RunFailed, match="trains in two chains of one round, so the state it keeps would depend on which"):
-        tally.add(ChainResult(1, chain, {}, (hop,), marks={0: "1-b"}))

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-import tiny
+
+from tests.support import tiny
 
 ROUNDS = 12
 
@@ -23,7 +24,18 @@ def command(*arguments: str) -> list[str]:
 
 def options(folder: Path, workers: int) -> list[str]:
     source = str(tiny.write_npz(folder / "data.npz", clients=40))
-    return ["--data", source, "--model", "tiny:linear", "--rounds", str(ROUNDS), "--workers", str(workers), "--lr", "0.05"]
+    return [
+        "--data",
+        source,
+        "--model",
+        tiny.LINEAR,
+        "--rounds",
+        str(ROUNDS),
+        "--workers",
+        str(workers),
+        "--lr",
+        "0.05",
+    ]
 
 
 def launch(*arguments: str) -> subprocess.Popen[str]:

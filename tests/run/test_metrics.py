@@ -24,7 +24,7 @@ from fedgsp.run.metrics import (
 )
 
 
-def journal(*scores: float | None) -> list[dict[str, Any]]:
+def history(*scores: float | None) -> list[dict[str, Any]]:
     """A line a round; None where a round was not evaluated."""
     lines: list[dict[str, Any]] = []
     for round_, score in enumerate(scores, start=1):
@@ -38,7 +38,7 @@ def journal(*scores: float | None) -> list[dict[str, Any]]:
 
 def run(rounds: int, every: int) -> list[dict[str, Any]]:
     """A run as the loop evaluates it, whose accuracy in round r is r / 1000."""
-    return journal(*(r / 1000 if r % every == 0 or r == rounds else None for r in range(1, rounds + 1)))
+    return history(*(r / 1000 if r % every == 0 or r == rounds else None for r in range(1, rounds + 1)))
 
 
 @pytest.mark.parametrize(
@@ -89,18 +89,18 @@ def test_a_longer_run_cut_to_fewer_rounds_is_judged_by_the_window_of_these() -> 
 
 
 def test_the_best_is_the_earliest_of_the_best_evaluations() -> None:
-    lines = journal(0.1, 0.9, None, 0.9, 0.5)
+    lines = history(0.1, 0.9, None, 0.9, 0.5)
     top = best(lines, "accuracy")
     assert top is not None
     assert top[0] is lines[1]
-    assert best(journal(None), "accuracy") is None
-    low = best(journal(0.1, 0.9, 0.5), "loss")
+    assert best(history(None), "accuracy") is None
+    low = best(history(0.1, 0.9, 0.5), "loss")
     assert low is not None
     assert low[0]["round"] == 2
 
 
 def test_records_are_the_evaluations_above_all_before() -> None:
-    found = records(journal(0.2, 0.1, None, 0.2, 0.4, 0.3, 0.5), "accuracy")
+    found = records(history(0.2, 0.1, None, 0.2, 0.4, 0.3, 0.5), "accuracy")
     assert [(entry["round"], value["accuracy"]) for entry, value in found] == [(1, 0.2), (5, 0.4), (7, 0.5)]
 
 
@@ -108,7 +108,7 @@ def test_records_are_the_evaluations_above_all_before() -> None:
     ("target", "reached"), [(0.3, 3), (0.30001, 4), (0.8, 4), (0.81, None), (0.1, 1), (0.0, 1), (1.0, None)]
 )  # fmt: skip
 def test_the_target_is_reached_in_the_first_evaluated_round_at_or_above_it(target: float, reached: int | None) -> None:
-    lines = journal(0.1, None, 0.3, 0.8, 0.2)
+    lines = history(0.1, None, 0.3, 0.8, 0.2)
     found = first_reaching(lines, target, "accuracy")
     assert (None if found is None else found["round"]) == reached
     assert figures(lines, "accuracy", target).reached == reached
@@ -130,7 +130,7 @@ def test_nothing_reaches_no_target() -> None:
 
 
 def test_what_is_not_a_finite_number_is_no_evaluation() -> None:
-    lines = journal(0.2, 0.4, 0.3)
+    lines = history(0.2, 0.4, 0.3)
     lines[1]["accuracy"], lines[2]["accuracy"] = math.nan, math.inf
     assert (final(lines, "accuracy"), final_rounds(lines, "accuracy")) == (0.2, (1,))
     assert first_reaching(lines, 0.3, "accuracy") is None
@@ -141,7 +141,7 @@ def test_what_is_not_a_finite_number_is_no_evaluation() -> None:
 
 
 def test_all_of_it_for_a_result() -> None:
-    found = figures(journal(*[0.1] * 18, 0.5, 0.3), "accuracy", 0.4)
+    found = figures(history(*[0.1] * 18, 0.5, 0.3), "accuracy", 0.4)
     assert found.final == pytest.approx({"accuracy": 0.4, "accuracy_plain": 0.2, "loss": 0.6})
     assert found.final_rounds == (19, 20)
     assert found.last == pytest.approx({"round": 20, "accuracy": 0.3, "accuracy_plain": 0.15, "loss": 0.7})
@@ -156,7 +156,7 @@ def test_without_a_score_the_best_has_the_least_loss_and_there_is_no_target() ->
 
 
 def test_nothing_evaluated() -> None:
-    for lines in (journal(), journal(None, None)):
+    for lines in (history(), history(None, None)):
         found = figures(lines, "accuracy", 0.5)
         assert (found.final, found.final_rounds, found.last, found.best, found.reached) == ({}, (), None, None, None)
         assert score_words(lines, "accuracy") == "not evaluated"
@@ -169,5 +169,5 @@ def test_words() -> None:
     assert window_words((93, 96, 99, 100)) == "mean of rounds 93, 96, 99 and 100"
     assert window_words((7,)) == "round 7"
     assert window_words(()) == "no evaluation"
-    lines = journal(*[0.1] * 17, 0.7, 0.5, 0.3)
+    lines = history(*[0.1] * 17, 0.7, 0.5, 0.3)
     assert score_words(lines, "accuracy") == "0.4000 (mean of rounds 19-20), last round 0.3000, best 0.7000 in round 18"

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from faulty import Raises
 
 import fedgsp
 from fedgsp.core.errors import Diverged, InputError, RunFailed
 from fedgsp.data import load
 from fedgsp.run.directory import RunDirectory
+from fedgsp.run.reader import latest_checkpoint
+from tests.support import tiny
+from tests.support.faulty_rules import Raises
 
 
 def start(out: Path, rounds: int = 3, **options: Any) -> fedgsp.RunResult:
     source = str(tiny.write_npz(out.parent / "data.npz"))
-    return fedgsp.train("fedgsp", source, "tiny:linear", rounds=rounds, workers=0, out=out, lr=0.05, **options)
+    return fedgsp.train("fedgsp", source, tiny.LINEAR, rounds=rounds, workers=0, out=out, lr=0.05, **options)
 
 
 def model_bits(out: Path) -> bytes:
@@ -34,7 +35,7 @@ def test_more_rounds_give_the_bits_of_a_run_that_had_them_from_the_start(tmp_pat
     result = fedgsp.resume(parts, rounds=5, workers=0)
     assert result.rounds == 5
     assert tiny.bits(result.state.model) == tiny.bits(start(tmp_path / "again", rounds=5).state.model)
-    assert [entry["state"] for entry in result.journal] == [
+    assert [entry["state"] for entry in result.history] == [
         json.loads(line)["state"] for line in (whole / "journal.jsonl").read_text().splitlines()
     ]
     assert "rounds = 5" in (parts / "config.toml").read_text()
@@ -162,7 +163,7 @@ def test_divergence_stops_with_a_message_and_keeps_the_last_good_model(tmp_path:
     assert f"kept in {out}" in str(error.value)
     result = json.loads((out / "result.json").read_text())
     assert result["status"] == "failed"
-    state, _ = RunDirectory(out, -1).latest() or (None, None)
+    state, _ = latest_checkpoint(out) or (None, None)
     assert state is not None
     assert state.round == result["rounds"]
     assert all(bool(tensor.isfinite().all()) for tensor in state.model.values())
@@ -185,7 +186,7 @@ def test_a_failing_client_ends_the_run_with_its_name_and_a_whole_checkpoint(tmp_
 
 def test_data_in_memory_must_be_given_again(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    fedgsp.train(tiny.chains(), tiny.federation(), "tiny:linear", rounds=1, workers=0, out=out)
+    fedgsp.train(tiny.chains(), tiny.federation(), tiny.LINEAR, rounds=1, workers=0, out=out)
     with pytest.raises(InputError, match="data in memory"):
         fedgsp.resume(out, rounds=2)
     assert fedgsp.resume(out, rounds=2, data=tiny.federation(), workers=0).rounds == 2
@@ -193,7 +194,7 @@ def test_data_in_memory_must_be_given_again(tmp_path: Path) -> None:
 
 def test_a_loaded_federation_is_recorded_by_its_source(tmp_path: Path) -> None:
     data = load(str(tiny.write_npz(tmp_path / "data.npz")), data_seed=7)
-    fedgsp.train(tiny.chains(), data, "tiny:linear", rounds=1, workers=0, out=tmp_path / "run")
+    fedgsp.train(tiny.chains(), data, tiny.LINEAR, rounds=1, workers=0, out=tmp_path / "run")
     assert fedgsp.resume(tmp_path / "run", rounds=2, workers=0).rounds == 2
 
 

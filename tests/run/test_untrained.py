@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
 import fedgsp
 from fedgsp.core.errors import Diverged
-from fedgsp.data.build import from_arrays
+from fedgsp.data.arrays import from_arrays
+from tests.support import tiny
 
 METHODS = ["fedavg", "fedgsp", "fedadam", "fednova", "fedexp", "ida", "scaffold", "feddyn", "fedseq-inter", "cfl"]
 
@@ -79,7 +79,7 @@ def test_batch_norm_on_raw_features_of_any_scale(method: str) -> None:
 def test_any_number_of_workers_gives_the_same_bits(method: str, make: type[nn.Module], scale: float) -> None:
     alone, several = (trained(method, make, scale, workers) for workers in (0, 2))
     assert alone.state.digest() == several.state.digest()
-    assert alone.journal[-1]["loss"] == several.journal[-1]["loss"]
+    assert alone.history[-1]["loss"] == several.history[-1]["loss"]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -88,7 +88,7 @@ def test_what_is_not_finite_and_not_trained_passes_through_to_the_bit(method: st
     for model in result.state.models.values():
         assert torch.equal(model["mask"], torch.full((6, 6), -math.inf).triu(1))
         assert model["table"].numpy().tobytes() == torch.tensor([math.nan, -math.inf, 1e-30]).numpy().tobytes()
-    assert math.isfinite(result.journal[-1]["loss"])
+    assert math.isfinite(result.history[-1]["loss"])
 
 
 @pytest.mark.parametrize(("make", "scale", "name"), [(Normed, 1e6, "norm.running_var"), (Masked, 1.0, "mask")])

@@ -1,4 +1,4 @@
-"""FedAdagrad, FedAdam, FedYogi: the SPECS' oracle, flags by hand, buffers, and parameters that make no sense."""
+"""FedAdagrad, FedAdam, FedYogi: two steps by hand, flags by hand, buffers, and parameters that make no sense."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from rivals import aggregate, vector
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Setting
 from fedgsp.server import Adagrad, Adam, Yogi
+from tests.support.small_federations import aggregate, vector
 
 DOUBLE = torch.float64
 

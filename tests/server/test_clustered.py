@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rivals import bits, images, vector
 
 import fedgsp
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
@@ -24,6 +23,7 @@ from fedgsp.methods import named
 from fedgsp.server import Clustered, Mean, View
 from fedgsp.server import clustered as module
 from fedgsp.server.clustered import bipartition, gram, norm
+from tests.support.small_federations import bits, images, vector
 
 SPLITS = Clustered(eps1=0.5, eps2=0.5, gamma=0.0, first_round=1)
 
@@ -147,8 +147,8 @@ def test_without_a_split_it_is_fedavg_with_everybody_to_the_bit() -> None:
     plain = replace(cfl, server=Mean())
     ours, theirs = (fedgsp.train(m, data, rounds=3, workers=0, lr=0.05) for m in (cfl, plain))
     assert bits(ours.state.model) == bits(theirs.state.model)
-    assert ours.journal[-1]["loss"] == theirs.journal[-1]["loss"]
-    assert ours.journal[-1]["bytes_total"] == theirs.journal[-1]["bytes_total"]
+    assert ours.history[-1]["loss"] == theirs.history[-1]["loss"]
+    assert ours.history[-1]["bytes_total"] == theirs.history[-1]["bytes_total"]
 
 
 def test_two_populations_are_told_apart_and_each_learns_better_than_together(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_two_populations_are_told_apart_and_each_learns_better_than_together(tmp
     assert all(set(members) <= even or not set(members) & even for members in ours.state.extra["clusters"].values())
     assert ours.accuracy is not None
     assert together.accuracy is not None
-    assert ours.journal[-1]["accuracy"] > together.journal[-1]["accuracy"] + 0.1
+    assert ours.history[-1]["accuracy"] > together.history[-1]["accuracy"] + 0.1
     assert ours.facts["yields"] == "several"
     with pytest.raises(InputError, match="this run has no model 'global': it yields several"):
         ours.model()

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from rivals import aggregate, vector
-from tiny import bits, chains, federation, linear, normed
 
 import fedgsp
 from fedgsp.client import SGD
@@ -17,9 +15,11 @@ from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.errors import Diverged, RunFailed
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.tensors import Tensors
-from fedgsp.server import Combine, Controls, Models
+from fedgsp.server import Combine, Models, ScaffoldServer
 from fedgsp.server import combine as module
 from fedgsp.server.combine import CombineUpdate
+from tests.support.small_federations import aggregate, vector
+from tests.support.tiny import bits, chains, federation, linear, normed
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def test_a_rule_knows_who_trained_and_what_the_round_began_with() -> None:
     method = replace(chains(rule=WHOLE), server=Looks())
     result = fedgsp.train(method, federation(), normed, rounds=1, workers=0)
     models, weights = seen[0]
-    assert torch.equal(models.start["1.weight"], result.setup.initial["1.weight"])
+    assert torch.equal(models.start["1.weight"], result.run.initial_model["1.weight"])
     assert models.trained == {"0.weight", "0.bias", "1.weight", "1.bias"}, "neither running means nor the counter"
     assert [one.index for one in models.results] == [0, 1]
     assert (
@@ -173,7 +173,7 @@ def test_it_learns_what_one_liar_keeps_the_mean_from_learning() -> None:
 
 def test_it_goes_inside_other_rules_and_waits_for_nothing_else() -> None:
     scaffold = fedgsp.named("scaffold")
-    fedgsp.train(replace(scaffold, server=Controls(Trimmed())), federation(), linear, rounds=2, workers=0)
+    fedgsp.train(replace(scaffold, server=ScaffoldServer(Trimmed())), federation(), linear, rounds=2, workers=0)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rivals import aggregate, bits, vector
 
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.errors import Diverged, InputError
@@ -17,6 +16,7 @@ from fedgsp.core.state import Setting
 from fedgsp.core.tensors import Tensors
 from fedgsp.server import IDA, Mean
 from fedgsp.server.ida import chain_accuracy, l1_distance
+from tests.support.small_federations import aggregate, bits, vector
 
 MODELS = [vector(0.0, 0.0), vector(0.0, 0.0), vector(3.0, 0.0)]
 

@@ -52,7 +52,7 @@ def test_golden_numbers_uniform() -> None:
 
 
 def test_the_sampled_groups_alone_are_the_whole() -> None:
-    """Dividing by f(r) as printed would shrink the model to kappa of itself (SPECS 1.3)."""
+    """Dividing by f(r) as printed would shrink the model to kappa of itself."""
     results = [chain(0, [2.0, 4.0], 5), chain(1, [2.0, 4.0], 5)]
     rule = Mean("uniform")
     update = rule.start(rule.init(START), Plan(1, tuple(r.chain for r in results), groups=10), [5, 5])

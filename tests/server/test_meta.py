@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from byhand import START, THREE, slope
-from rivals import images, pairs, weight
 
 import fedgsp
 from fedgsp.client import SGD, Scaffold
@@ -14,7 +12,9 @@ from fedgsp.method import Method
 from fedgsp.methods import decode_method, named
 from fedgsp.plan import Grouped, Random, Singletons
 from fedgsp.prepare import MetaSet
-from fedgsp.server import Controls, Mean, Meta
+from fedgsp.server import Mean, Meta, ScaffoldServer
+from tests.support.hand_computed import START, THREE, slope
+from tests.support.small_federations import images, pairs, weight
 
 DATA = pairs(*[[(x, y)] * count for x, y, count in THREE])
 
@@ -44,13 +44,13 @@ def test_rounds_against_the_algorithm_written_out() -> None:
 
 def test_the_set_is_sent_once_and_said_to_be_raw() -> None:
     result = fedgsp.train(method(Meta(), 0.5), DATA, lambda: weight(START), rounds=2, workers=0)
-    entry = result.journal[0]
+    entry = result.history[0]
     assert entry["bytes_total"] - entry["bytes"] == 4 * (4 + 4), "half of seven, rounded: four samples of two float32"
-    assert any("the server holds 4 training samples of the clients'" in note for note in result.setup.notes)
+    assert any("the server holds 4 training samples of the clients'" in note for note in result.run.notes)
 
 
 def test_around_scaffold() -> None:
-    chosen = replace(method(Meta(Controls())), local=Scaffold(lr=0.05))
+    chosen = replace(method(Meta(ScaffoldServer())), local=Scaffold(lr=0.05))
     chosen.check()
     result = fedgsp.train(chosen, DATA, lambda: weight(START), rounds=2, workers=0)
     assert np.isfinite(result.state.model["weight"].item())

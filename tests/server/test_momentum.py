@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from rivals import aggregate, bits, vector
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Setting
 from fedgsp.server import Mean, Momentum
+from tests.support.small_federations import aggregate, bits, vector
 
 
 def test_two_rounds_by_hand() -> None:

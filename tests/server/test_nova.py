@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from byhand import START, THREE, slope, trained
-from rivals import aggregate, bits, vector
 
 from fedgsp.client import SGD, Prox
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.state import Setting
 from fedgsp.server import Mean, Nova
+from tests.support.hand_computed import START, THREE, slope, trained
+from tests.support.small_federations import aggregate, bits, vector
 
 
 def test_a_step_on_paper() -> None:
@@ -66,10 +66,10 @@ def test_buffers_are_averaged_plainly() -> None:
 
 def test_how_far_steps_lead() -> None:
     """With momentum 0.5: 1, 1.5, 1.75; with a pull of mu lr = 0.1: 1, 1.9, 2.71."""
-    assert SGD().reach(7, 0.1) == 7.0
-    assert SGD(momentum=0.5).reach(3, 0.1) == pytest.approx(1 + 1.5 + 1.75)
-    assert Prox(mu=1.0).reach(3, 0.1) == pytest.approx(2.71)
-    assert Prox(mu=0.0).reach(3, 0.1) == 3.0
+    assert SGD().effective_steps(7, 0.1) == 7.0
+    assert SGD(momentum=0.5).effective_steps(3, 0.1) == pytest.approx(1 + 1.5 + 1.75)
+    assert Prox(mu=1.0).effective_steps(3, 0.1) == pytest.approx(2.71)
+    assert Prox(mu=0.0).effective_steps(3, 0.1) == 3.0
 
 
 def test_it_wants_the_steps() -> None:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from tiny import bits, chains, federation, linear
 
 import fedgsp
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.state import GLOBAL, ServerState
 from fedgsp.core.tensors import Tensors
 from fedgsp.server import Mean, ServerRule, Update
-from fedgsp.server.around import AroundUpdate
 from fedgsp.server.mean import MeanUpdate
 from fedgsp.server.rule import borrows, hand
+from fedgsp.server.wrapper import WrapperUpdate
+from tests.support.tiny import bits, chains, federation, linear
 
 
 class Keeping(Update):
@@ -100,7 +100,7 @@ def test_a_subclass_with_an_add_of_its_own_is_given_copies_until_it_says_so_itse
 
 def test_a_rule_that_goes_around_another_lends_it_nothing_that_it_may_keep() -> None:
     inside, given = Keeping(state(), copies=False), result(2.0)
-    hand(AroundUpdate(state(), inside), given)
+    hand(WrapperUpdate(state(), inside), given)
     given.tensors["w"].fill_(9.0)
     assert inside.kept[0]["w"].item() == 2.0
 

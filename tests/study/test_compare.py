@@ -10,29 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 
 import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.methods import named
-from fedgsp.study.compare import Entrant, Wish, compared, from_runs, run_methods
+from fedgsp.study.compare import CompareOptions, Entrant, compared, from_runs, run_methods
 from fedgsp.study.finished import read_finished
-from fedgsp.study.lab import Lab
 from fedgsp.study.noise import Estimate
-from fedgsp.study.presets import PRESETS, Arm
+from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
 from fedgsp.study.units import Trace
-
-PRESET = replace(PRESETS["laptop"], name="compare", workers=0)
+from tests.support import tiny
 
 
 def trace(values: list[float], worst: float = 0.2) -> Trace:
-    journal: list[dict[str, Any]] = [
+    history: list[dict[str, Any]] = [
         {"round": r, "serial_steps_total": 10 * r, "bytes_total": 10**6 * r, "accuracy": value, "loss": 1 - value,
          "quantiles": {"loss": {"0.9": 2.0}, "accuracy": {"0.1": worst}}}
         for r, value in enumerate(values, start=1)
     ]  # fmt: skip
     seconds = {"paper": [7.0 * r for r in range(1, len(values) + 1)]}
-    return Trace("u", journal, seconds, seconds)
+    return Trace("u", history, seconds, seconds)
 
 
 def entrant(name: str, *ends: float, yields: str = "one") -> Entrant:
@@ -41,7 +38,7 @@ def entrant(name: str, *ends: float, yields: str = "one") -> Entrant:
 
 class TestTable:
     def test_by_hand(self) -> None:
-        found = compared([entrant("good", 0.60, 0.62, 0.61), entrant("bad", 0.401, 0.421, 0.411)], Wish())
+        found = compared([entrant("good", 0.60, 0.62, 0.61), entrant("bad", 0.401, 0.421, 0.411)], CompareOptions())
         (table,) = found.tables
         good, bad = table.rows
         assert good[0] == "good"
@@ -55,15 +52,15 @@ class TestTable:
         assert found.facts["differences"][0]["clear"]
 
     def test_a_target_of_ones_own(self) -> None:
-        (table,) = compared([entrant("a", 0.6), entrant("b", 0.5)], Wish(target=0.55)).tables
+        (table,) = compared([entrant("a", 0.6), entrant("b", 0.5)], CompareOptions(target=0.55)).tables
         assert [row[5] for row in table.rows] == [2, None]
         assert table.columns[5].name == "rounds to 55 %"
 
     def test_one_seed_cannot_say(self) -> None:
-        assert "With one seed it cannot be said" in compared([entrant("a", 0.6), entrant("b", 0.5)], Wish()).notes[-1]
+        assert "With one seed it cannot be said" in compared([entrant("a", 0.6), entrant("b", 0.5)], CompareOptions()).notes[-1]
 
     def test_methods_that_do_not_yield_one_model_have_a_table_of_their_own(self) -> None:
-        found = compared([entrant("a", 0.6), entrant("clusters", 0.9, yields="several")], Wish())
+        found = compared([entrant("a", 0.6), entrant("clusters", 0.9, yields="several")], CompareOptions())
         assert [table.name for table in found.tables] == ["compare", "compare-others"]
         assert [row[0] for row in found.tables[0].rows] == ["a"]
         assert found.tables[1].rows[0][:2] == ("clusters", "several")
@@ -72,31 +69,32 @@ class TestTable:
 
     def test_a_method_that_diverged_is_shown_as_such(self) -> None:
         wild = Entrant("wild", {0: Trace("u", [], {}, {}, "ran away")})
-        found = compared([entrant("a", 0.6), wild], Wish())
+        found = compared([entrant("a", 0.6), wild], CompareOptions())
         assert found.tables[0].rows[1][:2] == ("wild", "diverged")
         assert len(found.tables[0].rows[1]) == len(found.tables[0].columns)
         with pytest.raises(InputError, match="no run has an evaluation"):
-            compared([wild], Wish())
+            compared([wild], CompareOptions())
 
 
 def test_methods_are_run_on_the_users_data(tmp_path: Path) -> None:
-    lab = Lab(PRESET, tiny.federation(), "memory", tmp_path, seeds=2)
-    arm = Arm("tiny:linear", 2, 2)
-    entrants = run_methods(lab, ["fedavg", "fedgsp"], arm, lr=0.3)
+    data = tiny.federation()
+    runner = StudyRunner(data, DataFacts.of(data, "memory"), tmp_path, seeds=2, workers=0)
+    arm = Arm(tiny.LINEAR, 2, 2)
+    entrants = run_methods(runner, ["fedavg", "fedgsp"], arm, lr=0.3)
     assert [(e.name, sorted(e.traces), e.yields) for e in entrants] == [("fedavg", [0, 1], "one"), ("fedgsp", [0, 1], "one")]
-    assert {unit["seed"] for unit in lab.used.values()} == {0, 1}
-    found = compared(entrants, Wish(fleet="phone-4g"))
+    assert {unit["seed"] for unit in runner.used.values()} == {0, 1}
+    found = compared(entrants, CompareOptions(fleet="phone-4g"))
     assert found.facts["metric"] == "accuracy"
     assert "lr = 0.3" in next(tmp_path.glob("units/fedavg*/config.toml")).read_text()
     with pytest.raises(InputError, match="'fedavg' is named twice"):
-        run_methods(lab, ["fedavg", "fedavg"], arm)
+        run_methods(runner, ["fedavg", "fedavg"], arm)
     with pytest.raises(InputError, match="did you mean 'fedprox'"):
-        run_methods(lab, ["fedavg", "fedprx"], arm)
+        run_methods(runner, ["fedavg", "fedprx"], arm)
 
 
 def test_without_a_score_the_loss_is_compared() -> None:
     entrants = [Entrant("a", {0: replace_metric(trace([0.5, 0.6]))}), Entrant("b", {0: replace_metric(trace([0.2, 0.3]))})]
-    found = compared(entrants, Wish())
+    found = compared(entrants, CompareOptions())
     assert found.facts["metric"] == "loss"
     assert found.tables[0].columns[1].name == "loss"
     assert found.facts["target"] == pytest.approx(0.7)
@@ -104,7 +102,7 @@ def test_without_a_score_the_loss_is_compared() -> None:
 
 
 def replace_metric(one: Trace) -> Trace:
-    for entry in one.journal:
+    for entry in one.history:
         del entry["accuracy"]
         entry["absolute_error"] = 0.5
         entry["quantiles"] = {"loss": {"0.9": 2.0}, "absolute_error": {"0.9": 1.0}}
@@ -118,7 +116,7 @@ class TestFinishedRuns:
 
     def run(self, place: Path, source: str, method: str = "fedavg", **options: Any) -> Path:
         made = replace(named(method), local=replace(named(method).local, lr=options.pop("lr", 0.01)))
-        fedgsp.train(made, source, "tiny:linear", workers=0, out=place, **{"rounds": 2, **options})
+        fedgsp.train(made, source, tiny.LINEAR, workers=0, out=place, **{"rounds": 2, **options})
         return place
 
     def test_seeds_are_put_together_and_settings_told_apart(self, tmp_path: Path, source: str) -> None:
@@ -130,8 +128,8 @@ class TestFinishedRuns:
             ("fedavg (lr=0.01)", [0, 1]), ("fedavg (lr=0.2)", [0, 1]), ("fedgsp", [0]),
         ]  # fmt: skip
         assert notes == ["The runs have different numbers of rounds: the first 2 of each are compared."]
-        assert len(entrants[2].traces[0].journal) == 2
-        assert len(compared(entrants, Wish()).tables[0].rows) == 3
+        assert len(entrants[2].traces[0].history) == 2
+        assert len(compared(entrants, CompareOptions()).tables[0].rows) == 3
 
     def test_the_same_run_twice(self, tmp_path: Path, source: str) -> None:
         one, two = self.run(tmp_path / "a", source), self.run(tmp_path / "b", source)
@@ -154,9 +152,9 @@ class TestFinishedRuns:
         with pytest.raises(InputError, match="were run on different data"):
             read_finished(places)
 
-    def test_judged_on_different_samples(self, tmp_path: Path, source: str) -> None:
+    def test_evaluated_on_different_samples(self, tmp_path: Path, source: str) -> None:
         places = [self.run(tmp_path / "a", source), self.run(tmp_path / "b", source, holdout_clients=2)]
-        with pytest.raises(InputError, match="not judged on the same samples"):
+        with pytest.raises(InputError, match="not evaluated on the same samples"):
             read_finished(places)
 
     def test_an_incomplete_run(self, tmp_path: Path, source: str) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
 
-from fedgsp.run.files import read_lines
 from fedgsp.run.metrics import final
+from fedgsp.study.paper.report import derive
+from fedgsp.study.store import MANIFEST, ROWS, UnitStore
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -23,14 +26,19 @@ def findings(study: str) -> dict[str, Any]:
     return found
 
 
+@cache
+def store() -> UnitStore:
+    return UnitStore(RESULTS)
+
+
 def finals(study: str, method: str, model: str, metric: str) -> list[float]:
     """The final figure of every stored run of a method, in the order of seeds."""
     units = {
-        unit["seed"]: (RESULTS / "units" / folder / "journal.jsonl", unit["rounds"])
-        for folder, unit in findings(study)["units"].items()
-        if unit.get("method") == method and unit["model"] == model
+        told["seed"]: (unit, told["rounds"])
+        for unit, told in findings(study)["units"].items()
+        if told.get("method") == method and told["model"] == model
     }
-    return [final(list(read_lines(file))[:rounds], metric) for _, (file, rounds) in sorted(units.items())]
+    return [final(store().trace(unit, rounds).history, metric) for _, (unit, rounds) in sorted(units.items())]
 
 
 def quoted() -> Iterator[tuple[str, str, str, str, float]]:
@@ -89,3 +97,53 @@ def test_the_readme_quotes_the_costs_and_the_gap() -> None:
     ) in text
     gap = findings("table")["facts"]["gaps_tuned"]["accuracy"]
     assert f"FedGSP is {100 * gap:.1f} points above its rivals' mean" in text
+
+
+def test_every_page_follows_from_the_stored_runs(tmp_path: Path) -> None:
+    """`fedgsp study report` into another folder: the same files, the same bytes. Nothing is trained, and no data is read.
+
+    Pictures are compared by the digest of what they show, which stands in STUDY.json.
+    """
+    derive(RESULTS, tmp_path, adjusted=lambda sets: lambda config: config, draw=False)
+    kept = {file.relative_to(RESULTS): file for file in RESULTS.rglob("*") if file.is_file() and not is_other(file)}
+    made = {file.relative_to(tmp_path): file for file in tmp_path.rglob("*") if file.is_file()}
+    assert sorted(made) == sorted(kept)
+    for name, file in kept.items():
+        assert made[name].read_text() == file.read_text(), f"results/{name} is stale: run fedgsp study report --out results"
+
+
+def test_the_docs_quote_the_rivals() -> None:
+    text, page = (file.read_text() for file in (ROOT / "docs" / "methods.md", RESULTS / "rivals" / "README.md"))
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len(rows) > 45
+    assert [row for row in rows if row not in text] == []
+
+
+def is_other(file: Path) -> bool:
+    """Whether it is a picture, or what the pages are made of."""
+    return (
+        file.suffix in (".png", ".svg", ".toml") or file.name in (ROWS, MANIFEST) or "units" in file.relative_to(RESULTS).parts
+    )
+
+
+@pytest.mark.slow
+def test_every_picture_can_be_drawn_again(tmp_path: Path) -> None:
+    """The same bytes wherever the pinned matplotlib is."""
+    derive(RESULTS, tmp_path, adjusted=lambda sets: lambda config: config)
+    pinned = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("matplotlib=="))
+    pictures = [file for file in RESULTS.rglob("*") if file.suffix in (".png", ".svg")]
+    assert len(pictures) > 10
+    for file in pictures:
+        again = tmp_path / file.relative_to(RESULTS)
+        assert again.exists()
+        if version("matplotlib") == pinned.partition("==")[2]:
+            assert again.read_bytes() == file.read_bytes(), file.name
+
+
+def test_all_of_it_is_a_few_files() -> None:
+    files = [file for file in RESULTS.rglob("*") if file.is_file() and "units" not in file.relative_to(RESULTS).parts]
+    assert len(files) < 60
+    units = store().units.values()
+    assert len(units) == 564
+    assert sum(unit["rounds"] for unit in units if "config" in unit) == 17_724
+    assert all({"config", "kernel", "commit", "data", "versions", "status"} <= set(unit) for unit in units if "config" in unit)

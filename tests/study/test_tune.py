@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rivals import images
 
 import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData
-from fedgsp.data.federated import Part
+from fedgsp.data.federated import Split
 from fedgsp.methods import named
-from fedgsp.run import drive
+from fedgsp.run import lifecycle
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, RunConfig, RunSection
-from fedgsp.run.drive import Objects
 from fedgsp.study.tune import Tuning, tune
+from tests.support.small_federations import images
 
 DATA = images(clients=6)
 GRID = ["lr=0.001,0.1"]
@@ -36,7 +36,7 @@ def config(rounds: int = 3, **data: Any) -> RunConfig:
 
 
 def sweep(out: Path, grid: list[str] = GRID, data: FederatedData = DATA, **options: Any) -> Tuning:
-    return tune(config(options.pop("rounds", 3)), grid, out, objects=Objects(data=data), **options)
+    return tune(config(options.pop("rounds", 3)), grid, out, builder=RunBuilder(data=data), **options)
 
 
 def test_the_best_on_validation_wins_and_ends_of_the_grid_are_pointed_out(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_best_on_validation_wins_and_ends_of_the_grid_are_pointed_out(tmp_pa
     assert found.advice == ("the best lr is the largest tried (0.1): widen the grid there.",)
     written = json.loads((tmp_path / "t" / "tune.json").read_text())
     assert written["best"]["values"] == {"lr": 0.1}
-    assert written["judged_on"] == "validation"
+    assert written["evaluated_on"] == "validation"
     assert "test" not in json.dumps(written)
 
 
@@ -58,9 +58,9 @@ def test_test_samples_have_no_say(tmp_path: Path) -> None:
     other = replace(DATA, labels=spoilt)
     one, two = sweep(tmp_path / "a"), sweep(tmp_path / "b", data=other)
     assert [o.score for o in one.outcomes] == [o.score for o in two.outcomes]
-    journal = (tmp_path / "a" / "lr=0.1" / "seed-0" / "journal.jsonl").read_text()
-    assert "validation_samples" in journal
-    assert "test_samples" not in journal
+    history = (tmp_path / "a" / "lr=0.1" / "seed-0" / "journal.jsonl").read_text()
+    assert "validation_samples" in history
+    assert "test_samples" not in history
 
 
 def test_validation_samples_are_not_trained_on(tmp_path: Path) -> None:
@@ -74,15 +74,15 @@ def test_validation_samples_are_not_trained_on(tmp_path: Path) -> None:
 def test_finished_units_are_used_and_a_stopped_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = sweep(tmp_path / "whole", seeds=(0, 1))
     started, stop_at = [], 2
-    real = drive.start
+    real = lifecycle.start
 
-    def stopping(setup: Any, out: Path, observers: Any) -> Any:
+    def stopping(setup: Any, out: Path, callbacks: Any) -> Any:
         started.append(out)
         if len(started) == stop_at:
-            observers = [*observers, StopAfter(1)]
-        return real(setup, out, observers)
+            callbacks = [*callbacks, StopAfter(1)]
+        return real(setup, out, callbacks)
 
-    monkeypatch.setattr(drive, "start", stopping)
+    monkeypatch.setattr(lifecycle, "start", stopping)
     with pytest.raises(KeyboardInterrupt):
         sweep(tmp_path / "t", seeds=(0, 1))
     assert len(started) == 2
@@ -94,11 +94,11 @@ def test_finished_units_are_used_and_a_stopped_one_goes_on(tmp_path: Path, monke
     assert len(started) == 4
 
 
-class StopAfter(fedgsp.Observer):
+class StopAfter(fedgsp.Callback):
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
 
-    def round_done(self, entry: dict[str, Any]) -> None:
+    def on_round_end(self, entry: dict[str, Any]) -> None:
         if entry["round"] == self.rounds:
             raise KeyboardInterrupt
 
@@ -112,7 +112,7 @@ def test_more_rounds_go_on_from_the_ones_there_are(tmp_path: Path) -> None:
 def test_another_configuration_in_the_same_place_is_refused(tmp_path: Path) -> None:
     sweep(tmp_path / "t")
     with pytest.raises(InputError, match=r"was run with another configuration \(its \[data\] differs\); choose another place"):
-        tune(config(validation=0.3), GRID, tmp_path / "t", objects=Objects(data=DATA))
+        tune(config(validation=0.3), GRID, tmp_path / "t", builder=RunBuilder(data=DATA))
 
 
 def test_a_point_that_diverges_is_last_not_the_end(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_a_point_that_diverges_is_last_not_the_end(tmp_path: Path) -> None:
         sweep(tmp_path / "t", grid=["lr=1e9"])
 
 
-def test_data_that_leaves_nothing_to_judge_on(tmp_path: Path) -> None:
-    bare = replace(DATA, train=Part.of([rows[:1] for rows in DATA.train]))
+def test_data_that_leaves_nothing_to_evaluate_on(tmp_path: Path) -> None:
+    bare = replace(DATA, train=Split.of([rows[:1] for rows in DATA.train]))
     with pytest.raises(InputError, match="no client has a validation sample"):
         sweep(tmp_path / "t", data=bare)
 
@@ -156,6 +156,13 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert (tmp_path / "t" / "tune.png").stat().st_size > 1000
     as_json = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
     assert len(as_json["outcomes"]) == 4
+    assert as_json["seeds"] == [0]
+    two, one = (
+        json.loads(CliRunner().invoke(app, [*command, "--json", *how]).output) for how in (["--seeds", "2"], ["--seed", "7"])
+    )
+    assert (two["seeds"], one["seeds"]) == ([0, 1], [7])
+    for how, words in ((["--seeds", "2", "--seed", "7"], "give one of them"), (["--seeds", "0"], "must be at least 1")):
+        assert words in str(CliRunner().invoke(app, [*command, *how]).exception)
 
 
 def test_a_plot_without_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,52 +8,52 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 
 import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.cost import FLEETS, run_cost
-from fedgsp.run import drive
+from fedgsp.run import lifecycle
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
-from fedgsp.run.drive import Objects
-from fedgsp.run.files import read_lines
 from fedgsp.run.flops import flops_per_sample
+from fedgsp.run.reader import read_log
 from fedgsp.study.units import computed_unit, key_of, trace_unit
+from tests.support import tiny
 
 DATA = tiny.federation()
-OBJECTS = Objects(data=DATA)
+OBJECTS = RunBuilder(data=DATA)
 
 
 def config(rounds: int = 4, seed: int = 0, lr: float = 0.05, workers: int = 0) -> RunConfig:
     return RunConfig(
         run=RunSection(rounds=rounds, seed=seed, workers=workers),
         data=DataSection("memory"),
-        model=ModelSection("tiny:linear"),
+        model=ModelSection(tiny.LINEAR),
         method=tiny.chains(lr),
     )
 
 
-class StopAfter(fedgsp.Observer):
+class StopAfter(fedgsp.Callback):
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
 
-    def round_done(self, entry: dict[str, Any]) -> None:
+    def on_round_end(self, entry: dict[str, Any]) -> None:
         if entry["round"] == self.rounds:
             raise KeyboardInterrupt
 
 
-def figures(journal: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in entry.items() if key != "timings"} for entry in journal]
+def figures(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in entry.items() if key != "timings"} for entry in history]
 
 
 def test_a_finished_unit_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = trace_unit(config(), tmp_path / "u", OBJECTS)
-    monkeypatch.setattr(drive, "start", None)
-    monkeypatch.setattr(drive, "resume", None)
+    monkeypatch.setattr(lifecycle, "start", None)
+    monkeypatch.setattr(lifecycle, "resume", None)
     again = trace_unit(config(), tmp_path / "u", OBJECTS)
     assert again == first
     fewer = trace_unit(config(rounds=2), tmp_path / "u", OBJECTS)
-    assert fewer.journal == first.journal[:2]
+    assert fewer.history == first.history[:2]
     assert fewer.seconds["paper"] == first.seconds["paper"][:2]
 
 
@@ -61,14 +61,14 @@ def test_a_stopped_unit_goes_on_to_the_same_figures(tmp_path: Path) -> None:
     whole = trace_unit(config(), tmp_path / "whole", OBJECTS)
     with pytest.raises(KeyboardInterrupt):
         trace_unit(config(), tmp_path / "u", OBJECTS, [StopAfter(2)])
-    assert figures(trace_unit(config(), tmp_path / "u", OBJECTS).journal) == figures(whole.journal)
+    assert figures(trace_unit(config(), tmp_path / "u", OBJECTS).history) == figures(whole.history)
 
 
-def test_legs_change_nothing(tmp_path: Path) -> None:
+def test_stops_on_the_way_change_nothing(tmp_path: Path) -> None:
     whole = trace_unit(config(), tmp_path / "whole", OBJECTS)
-    in_legs = trace_unit(config(), tmp_path / "legs", OBJECTS, legs=[1, 3])
-    assert figures(in_legs.journal) == figures(whole.journal)
-    ends = [line["round"] for line in read_lines(tmp_path / "legs" / "events.jsonl") if line["event"] == "finished"]
+    in_parts = trace_unit(config(), tmp_path / "parts", OBJECTS, stops=[1, 3])
+    assert figures(in_parts.history) == figures(whole.history)
+    ends = [line["round"] for line in read_log(tmp_path / "parts", "events") if line["event"] == "finished"]
     assert ends == [1, 3, 4]
 
 
@@ -77,14 +77,14 @@ def test_data_that_moved_and_parts_of_another_name(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         trace_unit(config(), tmp_path / "u", OBJECTS, [StopAfter(2)])
     moved = replace(config(), data=DataSection("elsewhere"), method=replace(tiny.chains(0.05), name="other"))
-    assert len(trace_unit(moved, tmp_path / "u", OBJECTS).journal) == 4
+    assert len(trace_unit(moved, tmp_path / "u", OBJECTS).history) == 4
     assert 'source = "elsewhere"' in (tmp_path / "u" / "config.toml").read_text()
 
 
 def test_seconds_on_fleets_are_those_of_the_cost_model(tmp_path: Path) -> None:
     found = trace_unit(config(), tmp_path / "u", OBJECTS)
-    flops = flops_per_sample(OBJECTS.prepare(config()))
-    events = list(read_lines(tmp_path / "u" / "events.jsonl"))
+    flops = flops_per_sample(OBJECTS.build(config()))
+    events = read_log(tmp_path / "u", "events")
     for name, fleet in FLEETS.items():
         for rounds in (1, 4):
             expected = run_cost(events, fleet, flops, 1, rounds)
@@ -104,7 +104,7 @@ def test_without_the_event_log_what_was_kept_is_enough(tmp_path: Path) -> None:
 def test_divergence_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = trace_unit(config(lr=1e30), tmp_path / "u", OBJECTS)
     assert "smaller learning rate" in found.diverged
-    monkeypatch.setattr(drive, "start", None)
+    monkeypatch.setattr(lifecycle, "start", None)
     assert trace_unit(config(lr=1e30), tmp_path / "u", OBJECTS).diverged == found.diverged
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedgsp.data.progress import Progress  # only for the type: commands that need no data must start at once
+    from fedgsp.data.cache import Progress  # only for the type: commands that need no data must start at once
 
 LINE_EVERY = 10.0
 

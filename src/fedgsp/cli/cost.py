@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 def cost(
     directories: Annotated[list[Path], typer.Argument(help="Run directories.")],
     fleet: Annotated[
-        str, typer.Option("--profile", "--fleet", help="paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
+        str, typer.Option(help="Fleet that times are estimated for: paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
     ] = "paper",
     rounds: Annotated[int | None, typer.Option(help="Only the first so many rounds.")] = None,
     device_gflops: Annotated[float | None, typer.Option(help="What a device computes, in GFLOP/s.")] = None,
@@ -26,7 +26,9 @@ def cost(
     up_mbps: Annotated[float | None, typer.Option(help="A client's upload, in Mbit/s.")] = None,
     latency_ms: Annotated[float | None, typer.Option(help="One way, in ms.")] = None,
     server_mbps: Annotated[float | None, typer.Option(help="The server's link, shared by all chains; 0: wide enough.")] = None,
-    relay: Annotated[str | None, typer.Option(help="manager (up, then down) or direct (device to device).")] = None,
+    relay: Annotated[
+        str | None, typer.Option(help="How models are handed on: manager (up, then down) or direct (device to device).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Work out what runs would take on a fleet: by what really happened, and by the paper's formulas."""
@@ -43,42 +45,46 @@ def cost(
     chosen = replace(fleet_named(fleet), **{name: value for name, value in said.items() if value is not None and value != 0})
     if server_mbps == 0:
         chosen = replace(chosen, server_bits=None)
-    verdicts = [_of_run(directory, chosen, rounds) for directory in directories]
+    costs = [_of_run(directory, chosen, rounds) for directory in directories]
     if as_json:
-        typer.echo(json.dumps({"fleet": asdict(chosen), "runs": verdicts}, indent=2))
+        typer.echo(json.dumps({"fleet": asdict(chosen), "runs": costs}, indent=2))
         return
-    _show(verdicts)
+    _show(costs)
 
 
 def _of_run(directory: Path, fleet: Any, rounds: int | None) -> dict[str, Any]:
+    from fedgsp.core.errors import InputError
     from fedgsp.cost import paper_costs, run_cost
     from fedgsp.plan import Grouped
+    from fedgsp.run.clients import ClientFacts, read_client_facts
     from fedgsp.run.config import read_config
-    from fedgsp.run.directory import latest_checkpoint
-    from fedgsp.run.files import read_lines
-    from fedgsp.run.flops import flops_per_sample
-    from fedgsp.run.setup import prepare
+    from fedgsp.run.reader import latest_checkpoint, need_run, read_log
 
-    config = read_config(directory / "config.toml")
+    config = read_config(need_run(directory) / "config.toml")
     found = latest_checkpoint(directory)
     if found is None or found[0].round == 0:
-        from fedgsp.core.errors import InputError
-
         raise InputError(f"{directory} has not finished a round, so it has no cost yet.")
     count = min(found[0].round, rounds or found[0].round)
-    setup = prepare(config)
+    facts = read_client_facts(directory)
+    if facts is None:  # recorded before runs wrote it down
+        from fedgsp.run.build import RunBuilder
+
+        facts = ClientFacts.of(RunBuilder().build(config))
+    if facts.flops_per_sample is None:
+        raise InputError(f"the FLOPs of {directory} could not be counted, so its cost cannot be worked out.")
     epochs = config.method.local.epochs
-    flops = flops_per_sample(setup)
-    real = run_cost(read_lines(directory / "events.jsonl"), fleet, flops, epochs, count)
-    verdict: dict[str, Any] = {"run": str(directory), "method": config.method.name, "flops_per_sample": flops, **asdict(real)}
+    real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, epochs, count)
+    told: dict[str, Any] = {
+        "run": str(directory), "method": config.method.name, "flops_per_sample": facts.flops_per_sample, **asdict(real)
+    }  # fmt: skip
     if isinstance(config.method.planner, Grouped):
         planner = config.method.planner
-        paper = paper_costs(planner.growth, len(setup.roster), count, planner.kappa, epochs)
-        verdict["paper"] = {**asdict(paper), "computing": paper.computing}
-    return verdict
+        paper = paper_costs(planner.growth, int(facts.trains.sum()), count, planner.kappa, epochs)
+        told["paper"] = {**asdict(paper), "computing": paper.computing}
+    return told
 
 
-def _show(verdicts: list[dict[str, Any]]) -> None:
+def _show(costs: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from fedgsp.cli.display import duration, plain_console, size
@@ -87,13 +93,13 @@ def _show(verdicts: list[dict[str, Any]]) -> None:
         "run", "method", "rounds", "visits", "time", "longest chains", "of it computing", "through the server",
         "paper: T_comp", "T_comm", "D_comm",
     )  # fmt: skip
-    for verdict in verdicts:
-        paper = verdict.get("paper")
+    for cost in costs:
+        paper = cost.get("paper")
         formulas = (
             (duration(paper["computing"]), duration(paper["communication"]), size(paper["traffic"])) if paper else ("", "", "")
         )
         table.add_row(
-            verdict["run"], verdict["method"], str(verdict["rounds"]), str(verdict["visits"]), duration(verdict["seconds"]),
-            duration(verdict["chains"]), duration(verdict["computing"]), size(verdict["traffic"]), *formulas,
+            cost["run"], cost["method"], str(cost["rounds"]), str(cost["visits"]), duration(cost["seconds"]),
+            duration(cost["chains"]), duration(cost["computing"]), size(cost["traffic"]), *formulas,
         )  # fmt: skip
     plain_console().print(table)

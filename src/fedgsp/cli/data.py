@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
 from fedgsp.cli.bar import progress_bar
 
 data_app = typer.Typer(
@@ -16,8 +17,6 @@ data_app = typer.Typer(
 )
 
 Source = Annotated[str, typer.Argument(help="E.g. leaf:DIR, csv:FILE:label=y,client=site; see docs/data.md.")]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,11 +28,11 @@ def register(app: typer.Typer) -> None:
 def inspect(
     source: Source,
     plot: Annotated[Path | None, typer.Option(help="Draw a picture into this file (.png, .pdf, .svg).")] = None,
-    clients: Annotated[int | None, typer.Option(help="Use this many clients.")] = None,
-    data_seed: Annotated[int | None, typer.Option(help="Generated data, partitions, splits, subsets.")] = None,
-    as_json: AsJson = False,
+    clients: common.Clients = None,
+    data_seed: common.DataSeed = None,
+    as_json: common.AsJson = False,
 ) -> None:
-    """How many clients, how large, how skewed, what is wrong with it."""
+    """Show how many clients a source has, how large and how skewed they are, and what is wrong."""
     from fedgsp.data import load
     from fedgsp.report.inspect import inspect as look
 
@@ -55,7 +54,7 @@ def inspect(
 
 
 @data_app.command("prepare")
-def prepare(source: Source, quiet: Quiet = False) -> None:
+def prepare(source: Source, quiet: common.Quiet = False) -> None:
     """Convert a source into the cache now, so that runs start at once."""
     from fedgsp.data import load
 
@@ -73,9 +72,9 @@ def prepare(source: Source, quiet: Quiet = False) -> None:
 @data_app.command("export")
 def export(
     source: Source,
-    to: Annotated[str, typer.Option(help="npz or leaf.")],
-    out: Annotated[Path, typer.Option(help="The new file (npz) or directory (leaf).")],
-    quiet: Quiet = False,
+    to: Annotated[str, typer.Option(help="Format: npz or leaf.")],
+    out: Annotated[Path, typer.Option(help="New file (npz) or directory (leaf).")],
+    quiet: common.Quiet = False,
 ) -> None:
     """Write a source as one .npz file or as a LEAF directory, to be read back exactly."""
     from fedgsp.data import load
@@ -89,11 +88,11 @@ def export(
 
 
 @data_app.command("list")
-def list_entries(as_json: AsJson = False) -> None:
-    """What is in the cache, where it is and how large it is."""
+def list_entries(as_json: common.AsJson = False) -> None:
+    """List what is in the cache, where it is and how large it is."""
     from fedgsp.cli.display import size
-    from fedgsp.data.cache import cache_root
-    from fedgsp.data.shelf import items
+    from fedgsp.core.cache_folder import cache_root
+    from fedgsp.data.cache_admin import items
 
     found = items()
     total = sum(item.size for item in found)
@@ -116,16 +115,16 @@ def list_entries(as_json: AsJson = False) -> None:
 @data_app.command("clear")
 def clear(
     keys: Annotated[list[str] | None, typer.Argument(help="Keys, or their beginnings (default: everything).")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Throw prepared data away; it is made again when it is needed."""
+    """Delete prepared data. It is made again when it is needed."""
     from fedgsp.cli.display import size
-    from fedgsp.data import shelf
+    from fedgsp.data import cache_admin
 
-    found = shelf.items()
+    found = cache_admin.items()
     if not keys and found and not yes:
         typer.confirm(f"Remove all {len(found)} entries ({size(sum(item.size for item in found))})?", abort=True)
-    freed, busy = shelf.clear(keys or [])
+    freed, busy = cache_admin.clear(keys or [])
     typer.echo(f"{size(freed)} freed")
     for key in busy:
         typer.echo(f"{key} is being built by another process and stays", err=True)

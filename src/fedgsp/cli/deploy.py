@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedgsp.cli import common
 from fedgsp.core.errors import InputError, Terminated
 
 if TYPE_CHECKING:
@@ -18,16 +19,10 @@ if TYPE_CHECKING:
 INSECURE = "warning: INSECURE deployment: nothing is encrypted and any node may join; for tests on one machine only."
 
 Place = Annotated[Path, typer.Argument(help="The deployment's folder.")]
-Nodes = Annotated[int | None, typer.Option(help="How many sites, named site-0, site-1, ...")]
-Data = Annotated[str | None, typer.Option(help="Data source; site i holds its client i (default: glyphs).")]
-MethodName = Annotated[str | None, typer.Option(help="fedgsp, fedavg, ...: see `fedgsp methods`.")]
-ModelName = Annotated[str | None, typer.Option(help="small_cnn, leaf_cnn or package.module:callable.")]
-Rounds = Annotated[int | None, typer.Option(help="How many rounds.")]
-Seed = Annotated[int | None, typer.Option(help="Initial weights, plans, batches.")]
-Config = Annotated[Path | None, typer.Option(help="Take server/fedgsp.toml from this file instead.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="No TLS and no node keys: for tests on one machine only.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")]
+Nodes = Annotated[int | None, typer.Option(help="Number of sites, named site-0, site-1, ...")]
+Data = Annotated[str | None, typer.Option(help="Data source. Site i holds its client i. Default: glyphs.")]
+Config = Annotated[Path | None, typer.Option(help="Use this file as server/fedgsp.toml.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Use no TLS and no node keys. For tests on one machine only.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,15 +39,15 @@ def register(app: typer.Typer) -> None:
 def init(
     place: Place,
     nodes: Nodes = None,
-    site: Annotated[list[str] | None, typer.Option(help="A site's name; once for each, instead of --nodes.")] = None,
-    address: Annotated[str, typer.Option(help="What sites connect to: host[:port] of the server.")] = "localhost:8443",
-    listen: Annotated[str, typer.Option(help="Where the SuperLink listens on the server.")] = "127.0.0.1:9443",
+    site: Annotated[list[str] | None, typer.Option(help="Name of a site. Once for each, instead of --nodes.")] = None,
+    address: Annotated[str, typer.Option(help="Server that sites connect to, as host[:port].")] = "localhost:8443",
+    listen: Annotated[str, typer.Option(help="Address that the SuperLink listens on at the server.")] = "127.0.0.1:9443",
     data: Data = None,
-    server_data: Annotated[str | None, typer.Option(help="The server's own test data, if any.")] = None,
-    method: MethodName = None,
-    model: ModelName = None,
-    rounds: Rounds = None,
-    seed: Seed = None,
+    server_data: Annotated[str | None, typer.Option(help="Data source with test samples of the server's own.")] = None,
+    method: common.MethodName = None,
+    model: common.ModelName = None,
+    rounds: common.Rounds = None,
+    seed: common.Seed = None,
     config: Config = None,
     insecure: Insecure = False,
 ) -> None:
@@ -75,16 +70,16 @@ def local(
     place: Place,
     nodes: Nodes = None,
     data: Data = None,
-    method: MethodName = None,
-    model: ModelName = None,
-    rounds: Rounds = None,
-    seed: Seed = None,
+    method: common.MethodName = None,
+    model: common.ModelName = None,
+    rounds: common.Rounds = None,
+    seed: common.Seed = None,
     config: Config = None,
     insecure: Insecure = False,
     metrics_port: Annotated[int | None, typer.Option("--metrics", help="Serve Prometheus metrics on this port.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    watch: common.Watch = False,
+    quiet: common.Quiet = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Start a SuperLink and nodes on this machine, each with its own shard, run, and stop everything."""
     _need_flower()
@@ -108,8 +103,8 @@ def local(
     _conduct(where, None, resume=False, quiet=quiet, as_json=as_json, watch=watch, metrics_port=metrics_port)
 
 
-def run(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Serve a live page.")] = False,
-        quiet: Quiet = False, as_json: Json = False) -> None:  # fmt: skip
+def run(place: Place, watch: common.Watch = False,
+        quiet: common.Quiet = False, as_json: common.AsJson = False) -> None:  # fmt: skip
     """Begin a run on a server that is up, and follow it; Ctrl-C stops only the following."""
     _need_flower()
     from fedgsp.deploy.layout import read_deployment
@@ -119,8 +114,8 @@ def run(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Serve
     _conduct(where, None, resume=False, quiet=quiet, as_json=as_json, watch=watch)
 
 
-def resume(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Serve a live page.")] = False,
-           quiet: Quiet = False, as_json: Json = False) -> None:  # fmt: skip
+def resume(place: Place, watch: common.Watch = False,
+           quiet: common.Quiet = False, as_json: common.AsJson = False) -> None:  # fmt: skip
     """Go on with the newest run from its checkpoint, after a crash, a pause or a stop."""
     _need_flower()
     from fedgsp.deploy.conduct import run_to_resume
@@ -133,8 +128,8 @@ def resume(place: Place, watch: Annotated[bool, typer.Option("--watch", help="Se
 
 def register_nodes(
     place: Place,
-    site: Annotated[list[str] | None, typer.Option(help="Only this site; once for each.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Shut the named sites out instead.")] = False,
+    site: Annotated[list[str] | None, typer.Option(help="Register only this site. Once for each.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the keys of the named sites instead.")] = False,
 ) -> None:
     """Make the sites' public keys known to the SuperLink; those that are known already stay."""
     _need_flower()
@@ -149,7 +144,7 @@ def register_nodes(
     typer.echo(f"{len(changed)} of {len(site or where.sites())} sites {what}{': ' + ', '.join(changed) if changed else ''}.")
 
 
-def status(place: Place, as_json: Json = False) -> None:
+def status(place: Place, as_json: common.AsJson = False) -> None:
     """Show a deployment's processes, its nodes, and how its newest run stands."""
     _need_flower()
     from fedgsp.deploy.layout import read_deployment
@@ -176,11 +171,12 @@ def stop(place: Place) -> None:
 def metrics(
     place: Place,
     host: Annotated[str, typer.Option(help="Serve on this address.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Serve on this port; 0: any.")] = 9109,
+    port: Annotated[int, typer.Option(help="Serve on this port. 0 means any.")] = 9109,
 ) -> None:
     """Serve the newest run's figures for Prometheus, until Ctrl-C."""
     import signal
 
+    _need_flower()
     from fedgsp.deploy.layout import read_deployment
     from fedgsp.deploy.metrics import MetricsServer
 
@@ -223,7 +219,9 @@ def _conduct(
             raise
     outcome.explained(where.root)
     if as_json:
-        facts: dict[str, Any] = json.loads((outcome.path / "result.json").read_text())
+        from fedgsp.run.reader import read_result
+
+        facts = read_result(outcome.path) or {}
         typer.echo(json.dumps({**facts, "directory": str(outcome.path)}, indent=2))
     elif not quiet:
         show_outcome(outcome)
@@ -248,6 +246,6 @@ def _warn(where: Deployment) -> None:
 
 
 def _need_flower() -> None:
-    from fedgsp.data.extras import need
+    from fedgsp.core.imports import need
 
     need("flwr", "flower", "fedgsp deploy")

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgsp.core.chain import Plan
-from fedgsp.engine.job import EngineEvent, HopDone, HopSkipped, WorkerLost, WorkerSlow
-from fedgsp.method import JUDGED
+from fedgsp.engine.messages import HopDone, HopSkipped, WorkerSlow
+from fedgsp.method import EVALUATED_ON
+from fedgsp.run.callbacks import Callback, Failure
 from fedgsp.run.metrics import best, evaluations, score_words
-from fedgsp.run.observers import Observer
 from fedgsp.run.result import RunResult
-from fedgsp.run.setup import Setup
+from fedgsp.run.run import Run
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_CHAINS_SHOWN = 12
@@ -35,9 +35,9 @@ class About:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, setup: Setup) -> About:
+    def of(cls, run: Run) -> About:
         """A run of this process."""
-        return cls(headline(setup), setup.config.run.rounds, setup.job.task.score, tuple(setup.notes))
+        return cls(headline(run), run.config.run.rounds, run.worker_setup.task.score, tuple(run.notes))
 
 
 def display() -> LiveDisplay | PlainLines:
@@ -77,24 +77,24 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def headline(setup: Setup) -> str:
+def headline(run: Run) -> str:
     """What is about to run, in a line."""
-    config = setup.config
-    held = f", {len(setup.held_out)} held out" if len(setup.held_out) else ""
-    clients = len(setup.roster) - len(setup.job.at_server)
+    config = run.config
+    held = f", {len(run.held_out)} held out" if len(run.held_out) else ""
+    clients = len(run.participants) - len(run.worker_setup.at_server)
     return (
-        f"{config.method.name}: {config.run.rounds} rounds, {clients} clients{held}, {setup.data.samples} samples of "
-        f"{setup.data.source or 'data in memory'} (fingerprint {setup.data.fingerprint[:12]}), model {config.model.name}, "
-        f"{_crew(setup)}, {setup.job.kernel.said()}"
+        f"{config.method.name}: {config.run.rounds} rounds, {clients} clients{held}, {run.data.samples} samples of "
+        f"{run.data.source or 'data in memory'} (fingerprint {run.data.fingerprint[:12]}), model {config.model.name}, "
+        f"{_crew(run)}, {run.worker_setup.kernel.said()}"
     )
 
 
-def _crew(setup: Setup) -> str:
+def _crew(run: Run) -> str:
     """Who walks the chains."""
-    if setup.config.engine.name == "ray":
-        wanted = setup.config.run.workers
+    if run.config.engine.name == "ray":
+        wanted = run.config.run.workers
         return "as many workers as Ray has room for" if wanted == "auto" else f"{wanted} worker(s) on Ray"
-    return f"{setup.workers() or 'no'} worker process(es)"
+    return f"{run.workers() or 'no'} worker process(es)"
 
 
 def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
@@ -109,7 +109,7 @@ def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
     )
 
 
-def trouble(event: HopSkipped | WorkerLost | WorkerSlow) -> str:
+def trouble(event: Failure) -> str:
     """A line about a client that was skipped, a chain that begins anew, or a worker that may hang."""
     if isinstance(event, WorkerSlow):
         return f"round {event.round}: {event} (--hop-seconds replaces workers that do)"
@@ -118,32 +118,31 @@ def trouble(event: HopSkipped | WorkerLost | WorkerSlow) -> str:
     return f"round {event.round}: chain {event.chain} is run again: {event.cause}"
 
 
-class PlainLines(Observer):
+class PlainLines(Callback):
     """A line a round, for logs and pipes."""
 
     def __init__(self) -> None:
         self._about: About | None = None
 
-    def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
+    def on_run_start(self, run: Run, history: list[dict[str, Any]]) -> None:
         """Say what runs, and where it goes on."""
-        self.begin(About.of(setup), journal)
+        self.begin(About.of(run), history)
 
-    def begin(self, about: About, journal: list[dict[str, Any]]) -> None:
+    def begin(self, about: About, history: list[dict[str, Any]]) -> None:
         """The same, for whoever knows the run by its directory only."""
         self._about = about
         print(about.headline)
         for note in about.notes:
             print(f"note: {note}")
-        if journal:
-            print(f"going on after round {journal[-1]['round']}")
+        if history:
+            print(f"going on after round {history[-1]['round']}")
         sys.stdout.flush()
 
-    def event(self, event: EngineEvent) -> None:
+    def on_failure(self, failure: Failure) -> None:
         """Only trouble is worth a line."""
-        if not isinstance(event, HopDone):
-            print(trouble(event), flush=True)
+        print(trouble(failure), flush=True)
 
-    def round_done(self, entry: dict[str, Any]) -> None:
+    def on_round_end(self, entry: dict[str, Any]) -> None:
         """A line a round."""
         assert self._about is not None
         print(round_line(entry, self._about.rounds, self._about.score), flush=True)
@@ -156,13 +155,13 @@ class PlainLines(Observer):
         print(text, flush=True)
 
 
-class LiveDisplay(Observer):
+class LiveDisplay(Callback):
     """Progress over rounds with the time left, this round's chains advancing, and the accuracy as a sparkline."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or plain_console()
         self._about: About | None = None
-        self._journal: list[dict[str, Any]] = []
+        self._history: list[dict[str, Any]] = []
         self._plan: Plan | None = None
         self._done: dict[int, int] = {}
         self._stage = "starting workers"
@@ -170,53 +169,54 @@ class LiveDisplay(Observer):
         self._began = time.monotonic()
         self._live: Live | None = None
 
-    def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
+    def on_run_start(self, run: Run, history: list[dict[str, Any]]) -> None:
         """Open the live view."""
-        self.begin(About.of(setup), journal)
+        self.begin(About.of(run), history)
 
-    def begin(self, about: About, journal: list[dict[str, Any]]) -> None:
+    def begin(self, about: About, history: list[dict[str, Any]]) -> None:
         """The same, for whoever knows the run by its directory only."""
-        self._about, self._journal = about, list(journal)
+        self._about, self._history = about, list(history)
         self._console.print(about.headline)
         for note in about.notes:
             self._console.print(f"note: {note}", style="yellow")
-        if journal:
-            self._console.print(f"going on after round {journal[-1]['round']}")
+        if history:
+            self._console.print(f"going on after round {history[-1]['round']}")
         self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=8, transient=True)
         self._live.start()
 
-    def round_begun(self, plan: Plan) -> None:
+    def on_round_start(self, plan: Plan) -> None:
         """New chains."""
         self._plan, self._done, self._stage = plan, {}, f"round {plan.round}"
         self._began = time.monotonic()
 
-    def event(self, event: EngineEvent) -> None:
-        """A chain advances, or starts again."""
-        if isinstance(event, HopDone):
-            self.advanced(event.chain, event.report.hop + 1)
-            return
-        if not isinstance(event, WorkerSlow):
-            self.advanced(event.chain, event.hop + 1 if isinstance(event, HopSkipped) else 0)
-        self._console.print(trouble(event), style="yellow")
+    def on_hop_end(self, hop: HopDone) -> None:
+        """A chain advances."""
+        self.advanced(hop.chain, hop.report.hop + 1)
+
+    def on_failure(self, failure: Failure) -> None:
+        """A chain goes on without a client, or starts again."""
+        if not isinstance(failure, WorkerSlow):
+            self.advanced(failure.chain, failure.hop + 1 if isinstance(failure, HopSkipped) else 0)
+        self._console.print(trouble(failure), style="yellow")
 
     def advanced(self, chain: int, hops: int) -> None:
         """So many hops of a chain are done."""
         self._done[chain] = hops
 
-    def evaluating(self, round_: int) -> None:
+    def on_evaluate_start(self, round_: int) -> None:
         """The chains are done."""
         self._stage = f"round {round_}: evaluating"
 
-    def round_done(self, entry: dict[str, Any]) -> None:
+    def on_round_end(self, entry: dict[str, Any]) -> None:
         """Remember the line."""
-        self._journal.append(entry)
+        self._history.append(entry)
         self._round_seconds.append(time.monotonic() - self._began)
 
     def say(self, text: str) -> None:
         """Anything else that a person should know."""
         self._console.print(text, style="yellow")
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """Give the terminal back."""
         if self._live is not None:
             self._live.stop()
@@ -225,7 +225,7 @@ class LiveDisplay(Observer):
     def _view(self) -> Group:
         assert self._about is not None
         rounds, score = self._about.rounds, self._about.score
-        done = self._journal[-1]["round"] if self._journal else 0
+        done = self._history[-1]["round"] if self._history else 0
         recent = self._round_seconds[-10:]
         left = duration(sum(recent) / len(recent) * (rounds - done)) + " left" if recent else ""
         bar = Progress(TextColumn("rounds"), BarColumn(None), MofNCompleteColumn(), TextColumn(left), expand=True)
@@ -233,8 +233,8 @@ class LiveDisplay(Observer):
         lines: list[Any] = [bar, Text(self._stage)]
         if self._plan is not None:
             lines.append(self._chains(self._plan))
-        if score and (top := best(self._journal, score)) is not None:
-            values = [figures[score] for _, figures in evaluations(self._journal, score)]
+        if score and (top := best(self._history, score)) is not None:
+            values = [figures[score] for _, figures in evaluations(self._history, score)]
             lines.append(Text(f"{score} {values[-1]:.4f} (best {top[1][score]:.4f})  {sparkline(values)}"))
         return Group(*lines)
 
@@ -263,18 +263,18 @@ def show_summary(result: RunResult) -> None:
 
 
 def _summary_rows(result: RunResult) -> list[tuple[str, str]]:
-    facts, summary, score = result.facts, result.figures, result.setup.job.task.score or "loss"
+    facts, summary, score = result.facts, result.figures, result.run.worker_setup.task.score or "loss"
     rows = [("status", f"{facts['status']} after {result.rounds} rounds")]
     if result.yields != "one":
-        rows.append(("yields", f"{JUDGED[result.yields]}: not comparable with methods of one global model"))
+        rows.append(("yields", f"{EVALUATED_ON[result.yields]}: not comparable with methods of one global model"))
     if score in summary.final:
-        rows.append((score, score_words(result.journal, score)))
+        rows.append((score, score_words(result.history, score)))
         if score != "loss":
             rows.append(("loss", f"{summary.final['loss']:.4f}"))
     if facts["target"] is not None:
         reached = summary.reached
         rows.append((f"target {facts['target']['accuracy']:g}", f"reached in round {reached}" if reached else "not reached"))
-    seconds = sum(e["timings"]["plan"] + e["timings"]["train"] + e["timings"]["evaluate"] for e in result.journal)
+    seconds = sum(e["timings"]["plan"] + e["timings"]["train"] + e["timings"]["evaluate"] for e in result.history)
     rows.append(("time", f"{duration(seconds)} of training"))
     rows.append(
         (

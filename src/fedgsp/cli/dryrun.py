@@ -13,14 +13,14 @@ from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_
 from fedgsp.plan import Grouped
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.forecast import Forecast, forecast
-from fedgsp.run.setup import Setup
+from fedgsp.run.run import Run
 
 
-def show_dry_run(setup: Setup, as_json: bool, profile: str | None = None) -> None:
+def show_dry_run(run: Run, as_json: bool, profile: str | None = None) -> None:
     """Print what a run would be; with a profile its cost on that fleet only, else on all that have a name."""
     fleets = {name: fleet_named(name) for name in ([profile] if profile is not None else FLEETS)}
-    expected, formulas = forecast(setup), _paper(setup)
-    costs = _fleet_costs(setup, fleets, expected.bytes - setup.prepared_bytes)
+    expected, formulas = forecast(run), _paper(run)
+    costs = _fleet_costs(run, fleets, expected.bytes - run.prepared_bytes)
     if as_json:
         told = expected.as_dict() | {"cost": {name: asdict(cost) for name, cost in costs.items()}}
         if formulas is not None:
@@ -30,8 +30,8 @@ def show_dry_run(setup: Setup, as_json: bool, profile: str | None = None) -> Non
     from rich.table import Table
 
     console = plain_console()
-    console.print(headline(setup))
-    for note in setup.notes:
+    console.print(headline(run))
+    for note in run.notes:
         console.print(f"note: {note}", style="yellow")
     table = Table("from round", "groups", "clients a chain", "chains that train", "clients that train", title="Schedule")
     for row in expected.schedule:
@@ -41,21 +41,21 @@ def show_dry_run(setup: Setup, as_json: bool, profile: str | None = None) -> Non
         console.print(line)
 
 
-def _fleet_costs(setup: Setup, fleets: dict[str, Fleet], traffic: int) -> dict[str, RunCosts]:
-    method, clients = setup.config.method, len(setup.roster)
-    rows = [method.planner.schedule(r, clients) for r in range(1, setup.config.run.rounds + 1)]
-    samples = float(setup.job.data.train.sizes[setup.roster].mean())
+def _fleet_costs(run: Run, fleets: dict[str, Fleet], traffic: int) -> dict[str, RunCosts]:
+    method, clients = run.config.method, len(run.participants)
+    rows = [method.planner.schedule(r, clients) for r in range(1, run.config.run.rounds + 1)]
+    samples = float(run.worker_setup.data.train.sizes[run.participants].mean())
     each_way = traffic / 2 / max(1, sum(row.trained * row.passes for row in rows))  # what a client is handed, and hands on
-    work = (flops_per_sample(setup), method.local.epochs, samples, each_way)
+    work = (flops_per_sample(run), method.local.epochs, samples, each_way)
     return {name: planned_cost(rows, fleet, *work) for name, fleet in fleets.items()}
 
 
-def _paper(setup: Setup) -> PaperCosts | None:
+def _paper(run: Run) -> PaperCosts | None:
     """The paper's own formulas, which are about groups of one size."""
-    planner, local = setup.config.method.planner, setup.config.method.local
+    planner, local = run.config.method.planner, run.config.method.local
     if not isinstance(planner, Grouped):
         return None
-    return paper_costs(planner.growth, len(setup.roster), setup.config.run.rounds, planner.kappa, local.epochs)
+    return paper_costs(planner.growth, len(run.participants), run.config.run.rounds, planner.kappa, local.epochs)
 
 
 def _cost_lines(costs: dict[str, RunCosts], formulas: PaperCosts | None) -> list[str]:

@@ -17,13 +17,13 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     directory: Annotated[Path, typer.Argument(help="The run directory.")],
     data: Annotated[str | None, typer.Option(help="Data source (default: the run's own).")] = None,
-    part: Annotated[str, typer.Option(help="test, train, validation or all.")] = "test",
+    part: Annotated[str, typer.Option(help="Samples to evaluate on: test, train, validation or all.")] = "test",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with a line for every client.")] = False,
 ) -> None:
     """Evaluate a run's newest model, client by client."""
-    from fedgsp.run.judge import judge
+    from fedgsp.run.evaluate_run import evaluate_run
 
-    verdict = judge(directory, data, part)
+    verdict = evaluate_run(directory, data, part)
     if as_json:
         typer.echo(json.dumps(verdict, indent=2))
         return
@@ -34,7 +34,7 @@ def _show(verdict: dict[str, Any]) -> None:
     from rich.table import Table
 
     from fedgsp.cli.display import plain_console
-    from fedgsp.method import JUDGED
+    from fedgsp.method import EVALUATED_ON
 
     console = plain_console()
     console.print(
@@ -42,7 +42,7 @@ def _show(verdict: dict[str, Any]) -> None:
         f"{verdict['clients']} clients, {verdict['samples']} samples"
     )
     if verdict["yields"] != "one":
-        console.print(f"yields {JUDGED[verdict['yields']]}: not comparable with methods of one global model")
+        console.print(f"yields {EVALUATED_ON[verdict['yields']]}: not comparable with methods of one global model")
     table = Table("", "weighed as LEAF does", "every sample once", "worst client", "10 %", "median", "90 %", "best client")
     for name, quantiles in verdict["quantiles"].items():
         ends = ("0", "0.1", "0.5", "0.9", "1") if name != "loss" else ("1", "0.9", "0.5", "0.1", "0")

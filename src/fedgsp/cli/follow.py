@@ -10,8 +10,7 @@ from rich.table import Table
 
 from fedgsp.cli.display import About, LiveDisplay, PlainLines, display, duration, plain_console, size
 from fedgsp.core.chain import Chain, Plan
-from fedgsp.report.runview import RunView
-from fedgsp.report.tail import LineTail
+from fedgsp.run.reader import RunReader
 
 if TYPE_CHECKING:
     from fedgsp.deploy.conduct import Outcome
@@ -23,37 +22,34 @@ class Follower:
 
     def __init__(self, run: Path, shown: LiveDisplay | PlainLines) -> None:
         self.run, self._shown = run, shown
-        self._view: RunView | None = None
+        self._reader: RunReader | None = None
         self._told = 0
         self._begun = False
-        self._events = LineTail(run / "events.jsonl")
         self._names: dict[int, str] = {}
-        for event in self._events.read()[1]:  # what went before was shown then
-            self._know(event)
-
-    @property
-    def view(self) -> RunView | None:
-        """What the directory says, once there is one."""
-        return self._view
+        if self._is_there():
+            reader, _ = self._read()  # what went before was shown then
+            self._names.update(reader.events.sites)
 
     def look(self) -> None:
         """Take in what is new and show it."""
-        if self._view is None:
-            if not (self.run / "config.toml").is_file():
-                return
-            self._view = RunView(self.run)
-        self._view.read()
-        if not self._begun and self._view.names:
-            self._begin(self._view)
-        if not self._begun:
+        if not self._is_there():
             return
-        _, events = self._events.read()
+        reader, events = self._read()
+        if not self._begun and reader.names:
+            self._begin(reader)
         for event in events:
-            self._tell(event)
-        for entry in self._view.entries:
-            if entry["round"] > self._told:
-                self._shown.round_done(entry)
+            (self._tell if self._begun else self._know)(event)
+        for entry in reader.history:
+            if self._begun and entry["round"] > self._told:
+                self._shown.on_round_end(entry)
                 self._told = entry["round"]
+
+    def _is_there(self) -> bool:
+        return self._reader is not None or (self.run / "config.toml").is_file()
+
+    def _read(self) -> tuple[RunReader, list[dict[str, Any]]]:
+        self._reader = self._reader or RunReader(self.run)
+        return self._reader, self._reader.read()
 
     def tell(self, text: str) -> None:
         """Say something that the run directory does not."""
@@ -61,30 +57,30 @@ class Follower:
 
     def close(self) -> None:
         """Give the terminal back."""
-        self._shown.closed()
+        self._shown.close()
 
-    def _begin(self, view: RunView) -> None:
+    def _begin(self, run: RunReader) -> None:
         self._begun = True
-        self._names.update(enumerate(view.names))
-        self._told = view.entries[-1]["round"] if view.entries else 0
-        headline = f"{view.method}: {view.rounds_planned} rounds, {len(view.names)} clients, model {view.model}, in {self.run}"
-        self._shown.begin(About(headline, view.rounds_planned, view.score), view.entries)
+        self._names.update(enumerate(run.names))
+        self._told = run.round
+        headline = f"{run.method}: {run.rounds_planned} rounds, {len(run.names)} clients, model {run.model}, in {self.run}"
+        self._shown.begin(About(headline, run.rounds_planned, run.score), run.history)
 
     def _tell(self, event: Mapping[str, Any]) -> None:
         kind = event.get("event")
         if kind == "round":
-            lengths = event.get("hops") or [1] * int(event.get("chains", 1))
-            chains = tuple(Chain(tuple(range(max(1, int(length))))) for length in lengths)
-            self._shown.round_begun(Plan(int(event["round"]), chains, len(chains), 0))
+            lengths = event.get("hops") or [1] * max(1, event["chains"])
+            chains = tuple(Chain(tuple(range(max(1, length)))) for length in lengths)
+            self._shown.on_round_start(Plan(event["round"], chains, len(chains), 0))
         elif kind == "hop":
-            self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
+            self._shown.advanced(event["chain"], event["hop"] + 1)
         elif kind in ("skipped", "lost", "not_judged"):
             what = "was not judged on" if kind == "not_judged" else kind
             self._shown.say(f"round {event.get('round')}: {self._name(event.get('client'))} {what}: {event.get('cause')}")
             if kind == "skipped":
-                self._shown.advanced(int(event["chain"]), int(event["hop"]) + 1)
+                self._shown.advanced(event["chain"], event["hop"] + 1)
         elif kind == "sites":
-            for number in event.get("left", []):
+            for number in event["left"]:
                 self._shown.say(f"{self._name(number)} has left")
             for name in self._know(event):
                 self._shown.say(f"{name} has joined")
@@ -100,7 +96,7 @@ class Follower:
         """Remember what sites are called; those that were not there before (the first list is the headline's)."""
         if event.get("event") != "sites":
             return []
-        listed = {int(member["number"]): str(member["name"]) for member in event.get("members", [])}
+        listed = {member["number"]: member["name"] for member in event["members"]}
         new = [name for number, name in listed.items() if number not in self._names] if self._names else []
         self._names.update(listed)
         return new
@@ -130,11 +126,10 @@ def follower(run: Path, silent: bool) -> Follower | Unseen:
 def show_outcome(outcome: Outcome) -> None:
     """What came out of a run that another process drove."""
     assert outcome.run is not None
-    view = RunView(outcome.path)
-    view.read()
-    totals = view.result.get("totals", {})
+    result = RunReader(outcome.path).result
+    totals = result.get("totals", {})
     rows = [*_run_rows(outcome.run), ("traffic", f"{size(totals.get('bytes', 0))} handed on")]
-    seconds = view.result.get("timings", {}).get("seconds")
+    seconds = result.get("timings", {}).get("seconds")
     if seconds is not None:
         rows.append(("time", duration(seconds)))
     _table(rows)
@@ -169,6 +164,8 @@ def _run_rows(run: RunStatus) -> list[tuple[str, str]]:
     rows = [("run", f"{run.path}"), ("status", f"{run.method}, {run.status}, {run.round} of {run.rounds} rounds")]
     if run.score is not None:
         rows.append((run.score, run.told))
+    if run.cause:
+        rows.append(("cause", run.cause))
     for name, causes in sorted(run.faults.items()):
         rows.append((name, "; ".join(f"{cause} ({count}x)" for cause, count in causes.most_common(3))))
     return rows

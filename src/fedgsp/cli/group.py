@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fedgsp.cli import common
 from fedgsp.core.errors import InputError
 
 
@@ -19,19 +20,21 @@ def register(app: typer.Typer) -> None:
 
 def group(
     data: Annotated[str, typer.Argument(help="FILE.csv or FILE.npz of counts (a row a client), or a data source.")],
-    groups: Annotated[int, typer.Option(help="How many groups.")],
-    grouper: Annotated[str, typer.Option(help="balanced, icg, random, stratified or greedy-kl.")] = "balanced",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same groups.")] = 0,
+    groups: Annotated[int, typer.Option(help="Number of groups.")],
+    grouper: Annotated[str, typer.Option(help="Grouper: balanced, icg, random, stratified or greedy-kl.")] = "balanced",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the groups. The same seed gives the same groups.")] = 0,
     epsilon: Annotated[float | None, typer.Option(help="Group on counts with noise of this epsilon (simulated).")] = None,
-    delta: Annotated[float, typer.Option(help="Above 0: Gaussian noise in place of Laplace.")] = 0.0,
-    within: Annotated[str | None, typer.Option(help="Search for so long, e.g. 200ms or 5s (balanced).")] = None,
-    one_per_site: Annotated[bool, typer.Option(help="No group gets two clients of a site (column 'site').")] = False,
-    longest_chain: Annotated[float | None, typer.Option(help="Most seconds of a group (column 'seconds').")] = None,
-    out: Annotated[Path, typer.Option(help="Where to write who is in which group.")] = Path("groups.csv"),
+    delta: Annotated[float, typer.Option(help="Delta of the noise. Above 0 it is Gaussian instead of Laplace.")] = 0.0,
+    within: Annotated[str | None, typer.Option(help="Time for the search, such as 200ms or 5s. Only for balanced.")] = None,
+    one_per_site: Annotated[bool, typer.Option(help="Put no two clients of one site (column 'site') into a group.")] = False,
+    longest_chain: Annotated[
+        float | None, typer.Option(help="Upper limit on the seconds (column 'seconds') of a group.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File for the groups.")] = Path("groups.csv"),
     plot: Annotated[Path | None, typer.Option(help="Draw distributions and CPD into this file (.png, .svg, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, the groups too.")] = False,
+    as_json: common.AsJson = False,
 ) -> None:
-    """Form groups that each look like everybody, write them to a file, and say how alike they are."""
+    """Put clients into groups that each look like the whole population, and show how alike the groups are."""
     from fedgsp.report.groups import Wish, form_groups, write_assignment
     from fedgsp.report.tables import read_clients
 

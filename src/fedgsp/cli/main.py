@@ -10,8 +10,8 @@ from types import FrameType
 
 import typer
 
+from fedgsp.core import __version__
 from fedgsp.core.errors import FedgspError, Terminated
-from fedgsp.core.version import __version__
 
 DEBUG = "--debug"
 
@@ -22,7 +22,7 @@ def _on_terminate(_: int, __: FrameType | None) -> None:
 
 def _root(
     version: bool = typer.Option(False, "--version", help="Show the version and exit."),
-    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error too; may stand anywhere on the line."),
+    debug: bool = typer.Option(False, "--debug", help="Print the traceback of an error too. May stand anywhere on the line."),
 ) -> None:
     if version:
         typer.echo(f"fedgsp {__version__}")

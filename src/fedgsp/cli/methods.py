@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+
+from fedgsp.cli import common
 
 
 def register(app: typer.Typer) -> None:
@@ -13,10 +15,10 @@ def register(app: typer.Typer) -> None:
     app.command("methods")(methods)
 
 
-def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every parameter.")] = False) -> None:
+def methods(as_json: common.AsJson = False) -> None:
     """List the methods and the parts they are made of."""
-    from fedgsp.method import JUDGED
-    from fedgsp.methods import METHODS, WORDS, named
+    from fedgsp.method import EVALUATED_ON
+    from fedgsp.methods import METHODS, named, words
 
     if as_json:
         table = {
@@ -29,25 +31,21 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="As JSON, with 
         parts, yields = named(name).encode(), named(name).yields
         typer.echo(f"{name}\n    {row.summary}")
         if yields != "one":
-            typer.echo(f"    {'yields':<12}{JUDGED[yields]}")
+            typer.echo(f"    {'yields':<12}{EVALUATED_ON[yields]}")
         for role in ("preparation", "planner", "local", "server"):
             if role in parts:
                 typer.echo(f"    {role:<12}{spell(parts[role])}")
-    typer.echo(f"Parts can be put in place of a method's own, as in fedgsp+yogi or fedgsp+prox+adam: {', '.join(WORDS)}.")
+    typer.echo(f"Parts can be put in place of a method's own, as in fedgsp+yogi or fedgsp+prox+adam: {', '.join(words())}.")
 
 
 def spell(part: dict[str, Any]) -> str:
-    """A part in one line: its kind, then its parts and the parameters that say most."""
+    """A part in one line: its kind, then its parts and its parameters, but for what is turned off."""
     nested = [spell(value) for key, value in part.items() if isinstance(value, dict) and key != "schedule"]
-    shown = {key: value for key, value in part.items() if key in SHOWN and value is not False}
-    plain = [f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in shown.items()]
-    inside = ", ".join([*nested, *plain])
+    plain = {key: value for key, value in part.items() if key != "kind" and not isinstance(value, dict) and value is not False}
+    shown = {key: value for key, value in plain.items() if value or key not in USUALLY_OFF}
+    told = [f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in shown.items()]
+    inside = ", ".join([*nested, *told])
     return f"{part['kind']}({inside})" if inside else str(part["kind"])
 
 
-SHOWN = (
-    "alpha", "beta", "count", "kappa", "order", "gamma", "passes", "target", "tau_d", "lr", "batch_size", "epochs", "mu", "lam",
-    "most_clients", "least_samples", "rounds", "period", "judge", "eps1", "eps2", "linkage", "first_round",
-    "operator", "anchor", "report_accuracy", "report_steps", "weights", "variant", "center", "beta1", "beta2", "tau", "keep",
-    "eval_ref", "step", "share", "personal_steps",
-)  # fmt: skip
+USUALLY_OFF = ("momentum", "weight_decay")

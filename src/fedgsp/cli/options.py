@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,32 +13,46 @@ from fedgsp.data.sources import absolute
 from fedgsp.methods import named
 from fedgsp.run.config import RunConfig, from_dict, read_config
 
+OPTIONS = {
+    "rounds": "run.rounds", "seed": "run.seed", "workers": "run.workers", "device": "run.device",
+    "eval_every": "run.eval_every", "target_accuracy": "run.target_accuracy", "stop_at_target": "run.stop_at_target",
+    "holdout_clients": "run.holdout_clients", "fast": "run.fast",
+    "data": "data.source", "data_seed": "data.seed", "clients": "data.clients", "validation": "data.validation",
+    "model": "model.name", "init": "model.init",
+    "engine": "engine.name", "address": "engine.address", "resources": "engine.resources",
+    "hop_seconds": "engine.hop_seconds",
+    "kappa": "method.planner.kappa", "order": "method.planner.order", "lr": "method.local.lr",
+    "batch_size": "method.local.batch_size", "epochs": "method.local.epochs", "momentum": "method.local.momentum",
+    "weight_decay": "method.local.weight_decay", "drop_last": "method.local.drop_last",
+}  # fmt: skip
+"""Which entry of a configuration an option sets; what is not given stays as the configuration has it."""
 
-def build_config(
-    file: Path | None, sections: dict[str, dict[str, Any]], method: str | None, parts: dict[str, Any], sets: list[str]
-) -> RunConfig:
+
+def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[str] = ()) -> RunConfig:
     """Overlay options on a configuration file (or the defaults).
 
-    `sections` are entries of [run], [data], [model] and [engine]; `parts` are paths into [method] such as `local.lr`; `sets`
-    are PATH=VALUE texts into anything. None means: not said.
+    Args:
+        file: A config.toml; None for the defaults.
+        options: Values by the names in `OPTIONS`, and `method`, `growth`, `alpha`, `beta`; None means: not given. Other
+            names are ignored.
+        sets: PATH=VALUE texts into anything.
+
+    Raises:
+        InputError: An option makes no sense.
     """
-    base = read_config(file) if file is not None else RunConfig()
-    table = base.as_dict()
-    if method is not None:
-        table["method"] = named(method).encode()
-    for section, entries in sections.items():
-        table.setdefault(section, {}).update({name: value for name, value in entries.items() if value is not None})
-    constant = table["method"]["planner"].get("growth", {}).get("kind") == "constant"
-    for path, value in parts.items():
-        if value is not None and path == "planner.growth.beta" and constant:
-            _place(table, "method.planner.growth.count", value)
-        elif value is not None:
-            _place(table, f"method.{path}", value)
+    table = (read_config(file) if file is not None else RunConfig()).as_dict()
+    if options.get("method") is not None:
+        table["method"] = named(options["method"]).encode()
+    for name, path in OPTIONS.items():
+        if options.get(name) is not None:
+            table.setdefault(path.split(".")[0], {})
+            _place(table, path, str(options[name]) if name == "init" else options[name])
+    _set_growth(table, options.get("growth"), options.get("alpha"), options.get("beta"))
     _set(table, sets)
     return _with_whole_paths(from_dict(table, str(file) if file else "the options"))
 
 
-def changed(config: RunConfig, sets: list[str]) -> RunConfig:
+def changed(config: RunConfig, sets: Sequence[str]) -> RunConfig:
     """The configuration with PATH=VALUE texts put in place."""
     if not sets:
         return config
@@ -46,7 +61,7 @@ def changed(config: RunConfig, sets: list[str]) -> RunConfig:
     return from_dict(table, "the options")
 
 
-def _set(table: dict[str, Any], sets: list[str]) -> None:
+def _set(table: dict[str, Any], sets: Sequence[str]) -> None:
     for text in sets:
         path, equals, value = text.partition("=")
         if not equals:
@@ -64,21 +79,27 @@ def _with_whole_paths(config: RunConfig) -> RunConfig:
     )
 
 
-def growth_parts(kind: str | None, alpha: float | None, beta: int | None) -> dict[str, Any]:
+def _set_growth(table: dict[str, Any], kind: str | None, alpha: float | None, beta: int | None) -> None:
     """--growth, --alpha and --beta as entries of the planner's growth function."""
-    if kind is None:
-        return {"planner.growth.alpha": alpha, "planner.growth.beta": beta}
-    growth: dict[str, Any] = {"kind": kind}
-    if kind == "constant":
-        growth.update({} if beta is None else {"count": beta})
-    elif kind != "singletons":
-        growth.update({"alpha": 2.0 if alpha is None and kind == "log" else alpha, "beta": 10 if beta is None else beta})
-        if growth["alpha"] is None:
-            raise InputError(f"--growth {kind} needs --alpha, its rate of growth.")
-        return {"planner.growth": growth}
+    if kind is not None:
+        _place(table, "method.planner.growth", _growth(kind, alpha, beta))
+        return
     if alpha is not None:
-        raise InputError(f"--growth {kind} has no --alpha.")
-    return {"planner.growth": growth}
+        _place(table, "method.planner.growth.alpha", alpha)
+    if beta is not None:
+        constant = table["method"]["planner"].get("growth", {}).get("kind") == "constant"
+        _place(table, f"method.planner.growth.{'count' if constant else 'beta'}", beta)
+
+
+def _growth(kind: str, alpha: float | None, beta: int | None) -> dict[str, Any]:
+    if kind in ("constant", "singletons"):
+        if alpha is not None:
+            raise InputError(f"--growth {kind} has no --alpha.")
+        return {"kind": kind} if kind == "singletons" or beta is None else {"kind": kind, "count": beta}
+    rate = 2.0 if alpha is None and kind == "log" else alpha
+    if rate is None:
+        raise InputError(f"--growth {kind} needs --alpha, its rate of growth.")
+    return {"kind": kind, "alpha": rate, "beta": 10 if beta is None else beta}
 
 
 def _place(table: dict[str, Any], path: str, value: Any) -> None:

@@ -6,13 +6,18 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
 from fedgsp.cli.watch import watched
 from fedgsp.core.errors import Terminated
+
+if TYPE_CHECKING:
+    from fedgsp.run.run import Run
 
 
 def register(app: typer.Typer) -> None:
@@ -23,162 +28,129 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    config: Annotated[Path | None, typer.Argument(help="A config.toml; options given here replace its entries.")] = None,
-    method: Annotated[str | None, typer.Option(help="fedgsp, fedavg, ...: see `fedgsp methods`.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data source, e.g. glyphs:clients=100 or npz:FILE.")] = None,
-    model: Annotated[str | None, typer.Option(help="small_cnn, leaf_cnn or package.module:callable.")] = None,
+    config: Annotated[Path | None, typer.Argument(help="A config.toml. Options given here replace its entries.")] = None,
+    method: common.MethodName = None,
+    data: common.DataSource = None,
+    model: common.ModelName = None,
     init: Annotated[Path | None, typer.Option(help="Start from these weights (.safetensors).")] = None,
-    rounds: Annotated[int | None, typer.Option(help="How many rounds.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Use this many clients.")] = None,
+    rounds: common.Rounds = None,
+    clients: common.Clients = None,
     kappa: Annotated[float | None, typer.Option(help="Share of the groups that train in a round.")] = None,
-    growth: Annotated[str | None, typer.Option(help="linear, log, exp, constant or singletons.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Rate of growth.")] = None,
-    beta: Annotated[int | None, typer.Option(help="Groups at the start (the number, for constant).")] = None,
-    order: Annotated[str | None, typer.Option(help="Order in a chain: shuffled each round, or fixed.")] = None,
+    growth: Annotated[str | None, typer.Option(help="Growth function: linear, log, exp, constant or singletons.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Rate of the growth function.")] = None,
+    beta: Annotated[int | None, typer.Option(help="Number of groups at the start, or of all rounds for constant.")] = None,
+    order: Annotated[str | None, typer.Option(help="Order of the clients in a chain: shuffled (each round) or fixed.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate of the clients.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples in a mini-batch.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Local epochs of a client.")] = None,
-    drop_last: Annotated[
-        bool | None, typer.Option("--drop-last", help="Leave out a client's last batch if it is smaller than the others.")
-    ] = None,
+    drop_last: Annotated[bool | None, typer.Option("--drop-last", help="Leave out a last batch that is not full.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Momentum of the clients' SGD.")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the clients' SGD.")] = None,
-    workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or mps.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Where chains run: local, or ray (extra 'ray').")] = None,
-    address: Annotated[str | None, typer.Option(help="An existing Ray cluster, e.g. auto (default: one of our own).")] = None,
-    resources: Annotated[str | None, typer.Option(help="What one worker takes of the cluster, e.g. cpu=1,gpu=0.25.")] = None,
-    hop_seconds: Annotated[
-        float | None, typer.Option(help="Replace a worker process that is at one client for so long (default: never).")
+    workers: common.Workers = None,
+    device: Annotated[str | None, typer.Option(help="Device: cpu, cuda, cuda:N or mps.")] = None,
+    engine: common.EngineName = None,
+    address: common.Address = None,
+    resources: common.Resources = None,
+    hop_seconds: common.HopSeconds = None,
+    fast: Annotated[str | None, typer.Option(help="Compiled training steps: auto (where possible), on or off.")] = None,
+    seed: common.Seed = None,
+    data_seed: common.DataSeed = None,
+    eval_every: Annotated[int | None, typer.Option(help="Evaluate the model every so many rounds.")] = None,
+    target_accuracy: Annotated[float | None, typer.Option(help="Report when this accuracy is first reached.")] = None,
+    stop_at_target: Annotated[
+        bool | None, typer.Option("--stop-at-target", help="Stop training once `--target-accuracy` is reached.")
     ] = None,
-    fast: Annotated[str | None, typer.Option(help="The fast path: auto (where there is one), on or off.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Initial weights, plans, batches.")] = None,
-    data_seed: Annotated[int | None, typer.Option(help="Generated data, splits, subsets.")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Evaluate every so many rounds.")] = None,
-    target_accuracy: Annotated[float | None, typer.Option(help="Say when this accuracy is first reached.")] = None,
-    stop_at_target: Annotated[bool | None, typer.Option("--stop-at-target", help="Stop there.")] = None,
-    holdout_clients: Annotated[int | None, typer.Option(help="Clients that never train, only judge.")] = None,
-    validation: Annotated[float | None, typer.Option(help="Share of train kept for tuning.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory (default: runs/METHOD-TIME).")] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any other entry.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Show schedule, memory, traffic, time and cost; train nothing.")] = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Say where the time went; writes profile.json and a Chrome trace.")
+    holdout_clients: Annotated[
+        int | None, typer.Option(help="Number of clients that never train and are only evaluated.")
+    ] = None,
+    validation: common.Validation = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory. Default: runs/METHOD-TIME.")] = None,
+    sets: common.Sets = None,
+    quiet: common.Quiet = False,
+    as_json: common.AsJson = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show schedule, memory, traffic, time and cost. Train nothing.")
     ] = False,
-    fleet: Annotated[
-        str | None, typer.Option(help="The fleet of --dry-run: paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
-    ] = None,
-    report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
-    tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
-    mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Measure where the time goes. Writes profile.json and a Chrome trace.")
+    ] = False,
+    fleet: common.Fleet = None,
+    report: common.Report = False,
+    watch: common.Watch = False,
+    tensorboard: common.TensorBoardFolder = None,
+    mlflow: common.MLflowAddress = None,
 ) -> None:
-    """Train a method. With no arguments: FedGSP on made-up handwriting, about a minute."""
-    from fedgsp.cli.options import build_config, growth_parts
+    """Train a method. With no arguments: FedGSP on generated handwriting, about a minute."""
+    options = {**locals(), "workers": common.worker_count(workers)}
+    from fedgsp.cli.bar import progress_bar
+    from fedgsp.cli.options import build_config
     from fedgsp.core.errors import InputError
+    from fedgsp.run.build import RunBuilder
 
     if fleet is not None and not dry_run:
-        raise InputError("--fleet is for --dry-run; what a finished run would cost says `fedgsp cost RUN --fleet ...`.")
-    chosen = build_config(
-        config,
-        {
-            "run": {
-                "rounds": rounds, "seed": seed, "workers": _workers(workers), "device": device, "eval_every": eval_every,
-                "target_accuracy": target_accuracy, "stop_at_target": stop_at_target, "holdout_clients": holdout_clients,
-                "fast": fast,
-            },
-            "data": {"source": data, "seed": data_seed, "clients": clients, "validation": validation},
-            "model": {"name": model, "init": str(init) if init else None},
-            "engine": {"name": engine, "address": address, "resources": resources, "hop_seconds": hop_seconds},
-        },
-        method,
-        {
-            **growth_parts(growth, alpha, beta), "planner.kappa": kappa, "planner.order": order, "local.lr": lr,
-            "local.batch_size": batch_size, "local.epochs": epochs, "local.momentum": momentum,
-            "local.weight_decay": weight_decay, "local.drop_last": drop_last,
-        },
-        sets or [],
-    )  # fmt: skip
-    from fedgsp.cli.bar import progress_bar
-    from fedgsp.run import drive
-
-    with progress_bar(quiet or as_json) as progress:
-        setup = drive.Objects().prepare(chosen, progress)
-    place = out or _default_place(setup.config.method.name)
+        raise InputError("--fleet needs --dry-run. To cost a finished run: fedgsp cost RUN --fleet ...")
+    silent = quiet or as_json
+    with progress_bar(silent) as progress:
+        built = RunBuilder().build(build_config(config, options, sets or []), progress=progress)
+    place = out or _default_place(built.config.method.name)
     if dry_run:
-        from fedgsp.cli.dryrun import show_dry_run
-        from fedgsp.run.keeping import check_room
-
-        show_dry_run(setup, as_json, fleet)
-        check_room(setup, place)
-        return
-    from fedgsp.cli.profile import show_profile
-    from fedgsp.run.profile import Profiler
-
-    profiler = Profiler(place) if profile else None
-    observers = [*_observers(quiet, as_json), *_loggers(place, tensorboard, mlflow), *([profiler] if profiler else [])]
-    with _hint_on_interrupt(place), watched(place, watch, quiet or as_json):
-        result = drive.start(setup, place, observers)
-    _finish(result, quiet, as_json, report)
-    if profiler is not None and not (quiet or as_json):
-        show_profile(profiler.summary(), place)
+        _dry_run(built, place, as_json, fleet)
+    else:
+        loggers = _loggers(place, tensorboard, mlflow)
+        _train(built, place, Output(quiet, as_json, report, watch), loggers, profile)
 
 
 def resume(
-    directory: Annotated[Path, typer.Argument(help="The run directory.")],
-    rounds: Annotated[int | None, typer.Option(help="Train up to this many rounds.")] = None,
-    workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Where chains run: local, or ray (default: as before).")] = None,
-    address: Annotated[str | None, typer.Option(help="An existing Ray cluster, e.g. auto (default: one of our own).")] = None,
-    resources: Annotated[str | None, typer.Option(help="What one worker takes of the cluster, e.g. cpu=1,gpu=0.25.")] = None,
-    hop_seconds: Annotated[
-        float | None, typer.Option(help="Replace a worker process that is at one client for so long (default: never).")
-    ] = None,
-    previous: Annotated[bool, typer.Option(help="Go on from the checkpoint before the last.")] = False,
-    other_numerics: Annotated[bool, typer.Option(help="Go on although torch, kernel or device are others.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, nothing else.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Write a report when the run ends.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")] = False,
-    tensorboard: Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")] = None,
-    mlflow: Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")] = None,
+    directory: common.RunDirectoryArgument,
+    rounds: Annotated[int | None, typer.Option(help="Train up to this round. Default: as before.")] = None,
+    workers: common.Workers = None,
+    engine: common.EngineName = None,
+    address: common.Address = None,
+    resources: common.Resources = None,
+    hop_seconds: common.HopSeconds = None,
+    previous: Annotated[bool, typer.Option("--previous", help="Go on from the checkpoint before the last.")] = False,
+    other_numerics: common.OtherNumerics = False,
+    quiet: common.Quiet = False,
+    as_json: common.AsJson = False,
+    report: common.Report = False,
+    watch: common.Watch = False,
+    tensorboard: common.TensorBoardFolder = None,
+    mlflow: common.MLflowAddress = None,
 ) -> None:
-    """Go on with a run that was stopped, to the same bits as if it never had been."""
-    from fedgsp.run import drive
+    """Resume a run that was stopped. Its result has the same bits as if it had never been stopped."""
+    from fedgsp.run import lifecycle
 
-    observers = [*_observers(quiet, as_json), *_loggers(directory, tensorboard, mlflow)]
-    with _hint_on_interrupt(directory), watched(directory, watch, quiet or as_json):
-        result = drive.resume(
+    output = Output(quiet, as_json, report, watch)
+    with _hint_on_interrupt(directory), watched(directory, watch, output.silent):
+        result = lifecycle.resume(
             directory,
             rounds=rounds,
-            workers=_workers(workers),
+            workers=common.worker_count(workers),
             engine={"name": engine, "address": address, "resources": resources, "hop_seconds": hop_seconds},
             previous=previous,
             other_numerics=other_numerics,
-            observers=observers,
+            callbacks=[*output.callbacks(), *_loggers(directory, tensorboard, mlflow)],
         )
-    if not (quiet or as_json) and not result.trained_now:
-        typer.echo(f"{directory} had already come to its end after {result.rounds} rounds; --rounds trains on.")
-    _finish(result, quiet, as_json, report)
+    if not output.silent and not result.trained_now:
+        typer.echo(f"{directory} was already finished after {result.rounds} rounds. --rounds trains further.")
+    output.show(result)
 
 
 def replay(
-    directory: Annotated[Path, typer.Argument(help="The run directory.")],
-    workers: Annotated[str, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but the verdict.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON, nothing else.")] = False,
-    data: Annotated[str | None, typer.Option(help="For a deployment: a source that has the samples of all its sites.")] = None,
-    other_numerics: Annotated[bool, typer.Option(help="Compare although torch, kernel or device are others.")] = False,
+    directory: common.RunDirectoryArgument,
+    workers: common.Workers = "auto",
+    quiet: common.Quiet = False,
+    as_json: common.AsJson = False,
+    data: Annotated[str | None, typer.Option(help="For a deployment: a data source with the samples of all its sites.")] = None,
+    other_numerics: common.OtherNumerics = False,
 ) -> None:
-    """Recompute a run from its configuration, data and event log, and compare it to the bit."""
-    from fedgsp.run import replay as replaying
+    """Recompute a run from its configuration, data and event log, and compare every bit."""
+    from fedgsp.deploy.replay import replay as replay_run
 
-    observers = _observers(quiet, as_json)
-    verdict = replaying.replay(
-        directory, workers=_workers(workers) or "auto", observers=observers, source=data, other_numerics=other_numerics
-    )
+    verdict = replay_run(
+        directory, workers=common.worker_count(workers or "auto"), callbacks=Output(quiet, as_json).callbacks(), source=data,
+        other_numerics=other_numerics,
+    )  # fmt: skip
     if as_json:
         facts = {"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}
         typer.echo(json.dumps({**facts, **({"why_no_further": verdict.why_no_further} if verdict.why_no_further else {})}))
@@ -189,6 +161,66 @@ def replay(
         typer.echo(f"{directory}: round {verdict.rounds + 1} differs: {verdict.differs}.", err=True)
     if verdict.differs is not None:
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed and written while a run goes on and when it ends."""
+
+    quiet: bool
+    as_json: bool
+    report: bool = False
+    watch: bool = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether no progress is shown."""
+        return self.quiet or self.as_json
+
+    def callbacks(self) -> list[Any]:
+        """The progress display."""
+        if self.silent:
+            return []
+        from fedgsp.cli.display import display
+
+        return [display()]
+
+    def show(self, result: Any) -> None:
+        """Print the result; write the report page."""
+        if self.as_json:
+            typer.echo(json.dumps({**result.facts, "directory": str(result.directory)}, indent=2))
+        elif not self.quiet:
+            from fedgsp.cli.display import show_summary
+
+            show_summary(result)
+        if self.report:
+            from fedgsp.report.build import read_runs, write_report
+
+            made = write_report(read_runs([result.directory]), result.directory / "report.html")
+            if not self.silent:
+                typer.echo(f"report: {made}")
+
+
+def _train(run: Run, place: Path, output: Output, loggers: list[Any], profile: bool) -> None:
+    from fedgsp.cli.profile import show_profile
+    from fedgsp.run import lifecycle
+    from fedgsp.run.profile import Profiler
+
+    profiler = Profiler(place) if profile else None
+    callbacks = [*output.callbacks(), *loggers, *([profiler] if profiler else [])]
+    with _hint_on_interrupt(place), watched(place, output.watch, output.silent):
+        result = lifecycle.start(run, place, callbacks)
+    output.show(result)
+    if profiler is not None and not output.silent:
+        show_profile(profiler.summary(), place)
+
+
+def _dry_run(run: Run, place: Path, as_json: bool, fleet: str | None) -> None:
+    from fedgsp.cli.dryrun import show_dry_run
+    from fedgsp.run.keeping import check_room
+
+    show_dry_run(run, as_json, fleet)
+    check_room(run, place)
 
 
 @contextmanager
@@ -202,41 +234,18 @@ def _hint_on_interrupt(place: Path) -> Iterator[None]:
         raise
 
 
-def _observers(quiet: bool, as_json: bool) -> list[Any]:
-    if quiet or as_json:
-        return []
-    from fedgsp.cli.display import display
-
-    return [display()]
-
-
 def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None) -> list[Any]:
-    """Observers of other tools; what they need is missed before anything starts."""
+    """Callbacks of other tools; what they need is missed before anything starts."""
     made: list[Any] = []
     if tensorboard is not None:
-        from fedgsp.observe import TensorBoard
+        from fedgsp.report.loggers import TensorBoard
 
         made.append(TensorBoard(tensorboard))
     if mlflow is not None:
-        from fedgsp.observe import MLflow
+        from fedgsp.report.loggers import MLflow
 
         made.append(MLflow(place, None if mlflow == "auto" else mlflow))
     return made
-
-
-def _finish(result: Any, quiet: bool, as_json: bool, report: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({**result.facts, "directory": str(result.directory)}, indent=2))
-    elif not quiet:
-        from fedgsp.cli.display import show_summary
-
-        show_summary(result)
-    if report:
-        from fedgsp.report.build import read_runs, write_report
-
-        made = write_report(read_runs([result.directory]), result.directory / "report.html")
-        if not (quiet or as_json):
-            typer.echo(f"report: {made}")
 
 
 def _default_place(method: str) -> Path:
@@ -246,12 +255,3 @@ def _default_place(method: str) -> Path:
         count += 1
         place = Path("runs") / f"{stem}-{count}"
     return place
-
-
-def _workers(text: str | None) -> int | str | None:
-    if text is None or text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        return text  # refused by the configuration with its own sentence

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fedgsp.cli import common
+
 MARKS = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
 
 
@@ -21,17 +23,18 @@ def register(app: typer.Typer) -> None:
 
 def check(
     folder: Annotated[Path, typer.Argument(help="The site's folder, with site.toml, node.key and ca.crt.")] = Path(),
-    superlink: Annotated[str | None, typer.Option(help="host:port of the server (default: what superlink.txt says).")] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Leave out clock and connection.")] = False,
+    superlink: Annotated[str | None, typer.Option(help="Server, as host:port. Default: what superlink.txt says.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not check clock and connection.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="The deployment has no TLS and no keys.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: common.AsJson = False,
 ) -> None:
-    """Check label vocabulary, shapes, sizes, keys, clock and connection before this site joins; changes nothing."""
+    """Check labels, shapes, sizes, keys, clock and connection before this site joins. Changes nothing."""
     from fedgsp.core.errors import InputError
-    from fedgsp.data.extras import need
-    from fedgsp.deploy.sitecheck import check_site
+    from fedgsp.core.imports import need
 
     need("flwr", "flower", "fedgsp site")
+    from fedgsp.deploy.sitecheck import check_site
+
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the site's, which has site.toml in it.")
     found = check_site(folder, superlink, offline=offline, insecure=insecure)
@@ -50,9 +53,12 @@ def check(
 
 def key(
     folder: Annotated[Path, typer.Argument(help="The site's folder.")] = Path(),
-    name: Annotated[str | None, typer.Option(help="The site's name (default: the folder's).")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the site. Default: the folder's.")] = None,
 ) -> None:
-    """Make a key pair for this site here, so that the private part never travels; the public one goes to the server."""
+    """Make a key pair for this site. The private key stays here, the public one goes to the server."""
+    from fedgsp.core.imports import need
+
+    need("cryptography", "flower", "fedgsp site")
     from fedgsp.deploy.certificates import make_node_key
 
     make_node_key(folder / "node.key", folder / "node.pub", name or folder.resolve().name)

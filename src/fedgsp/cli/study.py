@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from fedgsp.study.lab import Planned
+    from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
+
+FIGURES = {True: ", figures as .png and .svg", False: " (figures need matplotlib: pip install 'fedgsp[plot]')"}
 
 
 def register(app: typer.Typer) -> None:
@@ -22,38 +25,42 @@ def study(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...", help="cpd, curves, growth, kappa, table, cost-to-target, all (these), rivals, report"
+            metavar="NAME...",
+            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six) or rivals. "
+            "'report' makes all pages again from the finished runs and trains nothing.",
         ),
     ],
-    preset: Annotated[str, typer.Option(help="smoke (minutes), laptop (hours) or paper (the paper's settings).")] = "smoke",
-    data: Annotated[str | None, typer.Option(help="Data source (default: the preset's).")] = None,
-    model: Annotated[str | None, typer.Option(help="This model only (default: the preset's).")] = None,
-    rounds: Annotated[int | None, typer.Option(help="So many rounds in every run (default: the preset's).")] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many seeds, 0, 1, .. (default: the preset's).")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the study (default: runs/study-PRESET).")] = None,
+    preset: Annotated[str, typer.Option(help="Settings: smoke (minutes), laptop (hours) or paper (the paper's).")] = "smoke",
+    data: Annotated[str | None, typer.Option(help="Data source. Default: the preset's.")] = None,
+    model: Annotated[str | None, typer.Option(help="Use only this model. Default: the preset's models.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of every run. Default: the preset's.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds: 3 means 0, 1 and 2. Default: the preset's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study. Default: runs/study-PRESET.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
-    methods: Annotated[str | None, typer.Option(help="For table and rivals: fedavg,fedgsp,.. (table: or all).")] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any entry of every run.")] = None,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Say what it will take; run nothing.")] = False,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods of the studies table and rivals, such as fedavg,fedgsp. For table also: all.")
+    ] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Estimate the time it will take. Train nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts (or the estimate) as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Reproduce the paper: figures, tables, claims. Repeat the command to go on; finished units are reused."""
+    """Reproduce the paper's figures, tables and claims. Repeat the command to go on; finished runs are reused."""
     from fedgsp.cli.bar import progress_bar
+    from fedgsp.cli.common import worker_count
     from fedgsp.cli.options import changed
-    from fedgsp.cli.run import _workers
-    from fedgsp.cli.units import hint_on_interrupt, watcher
+    from fedgsp.cli.units import watcher
     from fedgsp.core.errors import InputError
     from fedgsp.data import load
-    from fedgsp.report.plotting import require_plotting
-    from fedgsp.study.catalog import STUDIES, studies_named
-    from fedgsp.study.findings import write_findings
-    from fedgsp.study.lab import Lab, Rehearsal, check_data
-    from fedgsp.study.presets import preset_named, with_model, with_rounds
-    from fedgsp.study.table import all_methods
+    from fedgsp.study.paper.catalog import studies_named
+    from fedgsp.study.paper.dry_runner import DryRunner
+    from fedgsp.study.paper.presets import asked_preset
+    from fedgsp.study.paper.runner import check_data
+    from fedgsp.study.paper.table import all_methods
+    from fedgsp.study.store import UnitStore, require_parquet
+    from fedgsp.study.study_runner import DataFacts
 
-    chosen = preset_named(preset) if model is None else with_model(preset_named(preset), model)
-    chosen = chosen if rounds is None else with_rounds(chosen, rounds)
+    chosen = asked_preset(preset, model, rounds)
     _check_sets(sets or [])
     place = out or Path("runs") / f"study-{preset}"
     if names == ["report"]:
@@ -62,50 +69,78 @@ def study(
     wanted = studies_named(names)
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds must be at least 1, not {seeds}.")
-    require_plotting()
+    if not estimate:
+        require_parquet()
     source = data or chosen.data
     with progress_bar(quiet or as_json) as progress:
         federation = load(source, progress=progress)
     check_data(federation)
     entrants = () if methods is None else all_methods() if methods == "all" else tuple(methods.split(","))
-    options: dict[str, Any] = {
-        "seeds": seeds, "workers": _workers(workers), "methods": entrants, "adjust": lambda config: changed(config, sets or []),
-    }  # fmt: skip
-    where = (chosen, federation, source, place)
-    rehearsal = Rehearsal(*where, timed=estimate, **options)
-    by_study = {}
-    for one in wanted:
-        before = set(rehearsal.planned)
-        STUDIES[one].gather(rehearsal)
-        by_study[one] = [unit for key, unit in rehearsal.planned.items() if key not in before]
+    store, facts = UnitStore(place), DataFacts.of(federation, source)
+    options: dict[str, Any] = {"store": store, "seeds": seeds, "workers": worker_count(workers), "methods": entrants,
+                               "adjust": lambda config: changed(config, sets or [])}  # fmt: skip
+    dry_runner = DryRunner(chosen, federation, facts, place, timed=estimate, **options)
+    by_study = _planned(dry_runner, wanted)
     if estimate:
         _estimate(by_study, as_json)
         return
-    pending = sum(not unit.done and unit.rounds > 0 for unit in rehearsal.planned.values())
-    watch = watcher(pending, quiet or as_json)
-    said = {"preset": preset, "data": source, "model": model, "rounds": rounds, "seeds": seeds, "out": out, "methods": methods}
-    command = _command(names, sets, **said)
-    facts = {}
+    pending = sum(not unit.done and unit.rounds > 0 for unit in dry_runner.planned.values())
+    options["watch"] = watcher(pending, quiet or as_json)
+    words = {"preset": preset, "data": source, "model": model, "rounds": rounds, "seeds": seeds, "out": out, "methods": methods}
+    asked = {"preset": preset, "model": model, "rounds": rounds, "seeds": seeds, "methods": list(entrants),
+             "set": list(sets or []), "command": _command(names, sets, **words), "data": asdict(facts)}  # fmt: skip
+    told = {}
     for one in wanted:
-        lab = Lab(*where, watch=watch, **options)
-        with hint_on_interrupt():
-            found = STUDIES[one].show(lab, STUDIES[one].gather(lab))
-        write_findings(found, lab.origin(command), place / one)
-        facts[one] = found.facts
-        if not (quiet or as_json):
-            typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
-            typer.echo(f"\nfiles in {place / one}: README.md, {one}.json, tables as .csv, figures as .png and .svg\n")
+        told[one] = _run_study(one, asked, (chosen, federation, facts, place), options, quiet or as_json)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        typer.echo(json.dumps(told, indent=2))
+
+
+def _planned(dry_runner: DryRunner, wanted: list[str]) -> dict[str, list[PlannedUnit]]:
+    """What each study wants; a unit that several want is with the first."""
+    from fedgsp.study.paper.catalog import STUDIES
+
+    by_study = {}
+    for one in wanted:
+        before = set(dry_runner.planned)
+        STUDIES[one].gather(dry_runner)
+        by_study[one] = [unit for key, unit in dry_runner.planned.items() if key not in before]
+    return by_study
+
+
+def _run_study(one: str, asked: dict[str, Any], where: tuple[Any, ...], options: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """Train what is missing, write and print the findings; whatever happens, finished runs go into the store."""
+    from fedgsp.cli.units import hint_on_interrupt
+    from fedgsp.study.findings import write_findings
+    from fedgsp.study.paper.catalog import STUDIES
+    from fedgsp.study.paper.runner import PaperRunner
+
+    runner, place = PaperRunner(*where, **options), where[-1]
+    try:
+        with hint_on_interrupt():
+            found = STUDIES[one].show(runner, STUDIES[one].gather(runner))
+        options["store"].add_study(one, asked)
+    finally:
+        options["store"].save()
+    drawn = write_findings(found, runner.origin(asked["command"], asked["preset"]), place / one)
+    if not quiet:
+        typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
+        typer.echo(f"\nfiles in {place / one}: README.md, {one}.json, tables as .csv{FIGURES[drawn]}\n")
+    return found.facts
 
 
 def _report(place: Path, quiet: bool) -> None:
-    from fedgsp.study.summary import write_report
+    from fedgsp.cli.options import changed
+    from fedgsp.report.plotting import can_plot
+    from fedgsp.study.paper.report import derive
 
-    written = write_report(place)
+    drawn = can_plot()
+    written = derive(place, adjusted=lambda sets: lambda config: changed(config, list(sets)), draw=drawn)
     if not quiet:
         for file in written:
             typer.echo(f"wrote {file}")
+        if not drawn:
+            typer.echo("the figures were left as they are: drawing them needs matplotlib (pip install 'fedgsp[plot]').")
 
 
 def _check_sets(sets: list[str]) -> None:
@@ -130,7 +165,7 @@ def _command(names: list[str], sets: list[str] | None, **options: Any) -> str:
     return shlex.join(words)
 
 
-def _estimate(by_study: dict[str, list[Planned]], as_json: bool) -> None:
+def _estimate(by_study: dict[str, list[PlannedUnit]], as_json: bool) -> None:
     """Steps times the time of a step, study by study; a unit that several studies want is counted with the first."""
     if as_json:
         table = {

@@ -1,4 +1,4 @@
-"""`fedgsp tune`: a method over a grid of hyper-parameters, judged on the validation part."""
+"""`fedgsp tune`: a method over a grid of hyper-parameters, evaluated on the validation part."""
 
 from __future__ import annotations
 
@@ -17,54 +17,56 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    more: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUES]...", help="More grid entries.")] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUES]...", help="More entries of the grid.")] = None,
     grid: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE,VALUE,...: lr, server_lr, mu, planner.growth.alpha.")
+        list[str] | None,
+        typer.Option(
+            help="Values to try, as NAME=VALUE,VALUE,... NAME is lr, server_lr, mu, planner.growth.alpha or the like."
+        ),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="fedavg, fedgsp+yogi, ...: see `fedgsp methods`.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A config.toml to start from.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data source, e.g. glyphs:clients=100 or npz:FILE.")] = None,
-    model: Annotated[str | None, typer.Option(help="small_cnn, leaf_cnn or package.module:callable.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Method to tune, such as fedavg or fedgsp+yogi. See `fedgsp methods`.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Start from this config.toml.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model: small_cnn, leaf_cnn or package.module:callable.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of every run.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Use this many clients.")] = None,
+    clients: Annotated[int | None, typer.Option(help="Use only this many clients.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, such as 0,1,2: every grid point is run with each.")] = "0",
-    data_seed: Annotated[int | None, typer.Option(help="Generated data, splits, subsets.")] = None,
-    validation: Annotated[float | None, typer.Option(help="Share of train kept for choosing (default 0.1).")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the sweep (default: runs/tune-METHOD).")] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE for any other entry.")] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw OUT/tune.png (needs the extra 'plot').")] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds of every grid point: 3 means 0, 1 and 2. Default: 1.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Run every grid point with this seed only.")] = None,
+    data_seed: Annotated[int | None, typer.Option(help="Seed of generated data, splits and subsets.")] = None,
+    validation: Annotated[float | None, typer.Option(help="Share of training samples kept for choosing. Default: 0.1.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the sweep. Default: runs/tune-METHOD.")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets any other entry of the config.")] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw OUT/tune.png. Needs matplotlib.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table.")] = False,
 ) -> None:
-    """Try a grid of hyper-parameters on the validation part; test data has no say. Repeat the command to go on."""
+    """Try a grid of hyper-parameters on the validation part. Test data is not used. Repeat the command to go on."""
+    from fedgsp.cli.common import worker_count
     from fedgsp.cli.options import build_config
-    from fedgsp.cli.run import _workers
     from fedgsp.report.plotting import require_plotting
     from fedgsp.report.tune_plot import plot_tuning
     from fedgsp.study import tune as study
 
     if plot:
         require_plotting()
-    chosen = build_config(
-        config,
-        {
-            "run": {"rounds": rounds, "workers": _workers(workers)},
-            "data": {"source": data, "seed": data_seed, "clients": clients, "validation": validation},
-            "model": {"name": model},
-        },
-        method,
-        {},
-        sets or [],
-    )
+    options = {
+        "method": method, "rounds": rounds, "workers": worker_count(workers), "data": data, "data_seed": data_seed,
+        "clients": clients, "validation": validation, "model": model,
+    }  # fmt: skip
+    chosen = build_config(config, options, sets or [])
     place = out or Path("runs") / f"tune-{chosen.method.name.replace('/', '-').replace(':', '-')}"
 
-    def observers(unit: str) -> list[Any]:
+    def callbacks(unit: str) -> list[Any]:
         if not (quiet or as_json):
             typer.echo(unit)
         return []
 
-    outcome = study.tune(chosen, [*(grid or []), *(more or [])], place, seeds=_seeds(seeds), observers=observers)
+    outcome = study.tune(chosen, [*(grid or []), *(more or [])], place, seeds=_seeds(seeds, seed), callbacks=callbacks)
     if plot:
         plot_tuning(place / "tune.png", outcome.score, [(o.point.values, o.score, o.spread) for o in outcome.outcomes])
     if as_json:
@@ -77,14 +79,19 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fedgsp.method import JUDGED
+    from fedgsp.method import EVALUATED_ON
     from fedgsp.run.metrics import window_words
     from fedgsp.study.grid import shown
 
     console = Console()
     names = [axis.name for axis in outcome.axes]
     table = Table(
-        *names, f"validation {outcome.score}", "over seeds", "validation loss", "", title=f"Tuning ({JUDGED[outcome.yields]})"
+        *names,
+        f"validation {outcome.score}",
+        "over seeds",
+        "validation loss",
+        "",
+        title=f"Tuning ({EVALUATED_ON[outcome.yields]})",
     )
     for row in outcome.outcomes:
         values = [shown(row.point.values[name]) for name in names]
@@ -101,8 +108,9 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     console.print(f"best: {outcome.best.point.label} (chosen on validation samples; {files})", soft_wrap=True)
 
 
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise InputError(f"--seeds wants whole numbers such as 0,1,2, not '{text}'.") from None
+def _seeds(count: int | None, one: int | None) -> list[int]:
+    if count is not None and one is not None:
+        raise InputError("--seeds is a number of seeds and --seed a single one: give one of them.")
+    if count is not None and count < 1:
+        raise InputError(f"--seeds must be at least 1, not {count}.")
+    return list(range(count or 1)) if one is None else [one]

@@ -14,63 +14,67 @@ import typer
 from fedgsp.cli.display import LiveDisplay, duration
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import Terminated
-from fedgsp.engine.job import EngineEvent
+from fedgsp.engine.messages import HopDone
+from fedgsp.run.callbacks import Callback, Failure
 from fedgsp.run.metrics import window_words
-from fedgsp.run.observers import Observer
 from fedgsp.run.result import RunResult
-from fedgsp.run.setup import Setup
+from fedgsp.run.run import Run
 
 LINE_EVERY = 60.0
 
 
-class UnitLines(Observer):
+class UnitLines(Callback):
     """A line when a unit begins, one a minute, and one when it ends; on the error stream, so that results stay clean.
 
     On a terminal there is a live display between the first line and the last, and no others.
     """
 
-    def __init__(self, name: str, number: Callable[[], str], live: Observer | None = None) -> None:
-        self._name, self._number, self._live = name, number, live or Observer()
+    def __init__(self, name: str, number: Callable[[], str], live: Callback | None = None) -> None:
+        self._name, self._number, self._live = name, number, live or Callback()
         self._began = self._told = time.monotonic()
         self._every = math.inf if live else LINE_EVERY
         self._rounds, self._score, self._ending = 0, "loss", ""
 
-    def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
+    def on_run_start(self, run: Run, history: list[dict[str, Any]]) -> None:
         """Which unit, and where it goes on."""
-        self._rounds, self._score = setup.config.run.rounds, setup.job.task.score or "loss"
-        gone_on = f", going on after round {journal[-1]['round']}" if journal else ""
+        self._rounds, self._score = run.config.run.rounds, run.worker_setup.task.score or "loss"
+        gone_on = f", going on after round {history[-1]['round']}" if history else ""
         typer.echo(f"[{self._number()}] {self._name}: {self._rounds} rounds{gone_on}", err=True)
-        self._live.started(setup, journal)
+        self._live.on_run_start(run, history)
 
-    def round_begun(self, plan: Plan) -> None:
+    def on_round_start(self, plan: Plan) -> None:
         """For the live display."""
-        self._live.round_begun(plan)
+        self._live.on_round_start(plan)
 
-    def event(self, event: EngineEvent) -> None:
+    def on_hop_end(self, hop: HopDone) -> None:
         """For the live display."""
-        self._live.event(event)
+        self._live.on_hop_end(hop)
 
-    def evaluating(self, round_: int) -> None:
+    def on_failure(self, failure: Failure) -> None:
         """For the live display."""
-        self._live.evaluating(round_)
+        self._live.on_failure(failure)
 
-    def round_done(self, entry: dict[str, Any]) -> None:
+    def on_evaluate_start(self, round_: int) -> None:
+        """For the live display."""
+        self._live.on_evaluate_start(round_)
+
+    def on_round_end(self, entry: dict[str, Any]) -> None:
         """A line now and then."""
-        self._live.round_done(entry)
+        self._live.on_round_end(entry)
         if time.monotonic() - self._told >= self._every:
             self._told = time.monotonic()
             shown = f", {self._score} {entry[self._score]:.4f}" if self._score in entry else ""
             typer.echo(f"    round {entry['round']} of {self._rounds}{shown}", err=True)
 
-    def ended(self, result: RunResult) -> None:
+    def on_run_end(self, result: RunResult) -> None:
         """Its figure and its time."""
         value, rounds = result.figures.final.get(self._score), result.figures.final_rounds
         shown = f"{self._score} {value:.4f} ({window_words(rounds)}), " if value is not None else ""
         self._ending = f"    {shown}{duration(time.monotonic() - self._began)}"
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """Say how it ended, after the live display is gone."""
-        self._live.closed()
+        self._live.close()
         if self._ending:
             typer.echo(self._ending, err=True)
 
@@ -85,8 +89,8 @@ def hint_on_interrupt() -> Iterator[None]:
         raise
 
 
-def watcher(pending: int, quiet: bool) -> Callable[[str], Sequence[Observer]]:
-    """What to hand to a lab: observers for each unit, by its name; `pending` units are not finished yet."""
+def watcher(pending: int, quiet: bool) -> Callable[[str], Sequence[Callback]]:
+    """What to hand to a lab: callbacks for each unit, by its name; `pending` units are not finished yet."""
     begun = 0
 
     def number() -> str:
@@ -94,7 +98,7 @@ def watcher(pending: int, quiet: bool) -> Callable[[str], Sequence[Observer]]:
         begun += 1
         return f"{begun}/{max(begun, pending)}"
 
-    def watch(name: str) -> Sequence[Observer]:
+    def watch(name: str) -> Sequence[Callback]:
         if quiet:
             return []
         return [UnitLines(name, number, LiveDisplay() if sys.stderr.isatty() and sys.stdout.isatty() else None)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from fedgsp.watch.server import WatchServer
+    from fedgsp.report.live.server import WatchServer
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def watch(
 ) -> None:
     """Serve a live page of runs, read-only, until Ctrl-C. Runs may start, stop and resume meanwhile."""
     from fedgsp.core.errors import InputError
-    from fedgsp.watch.server import WatchServer
+    from fedgsp.report.live.server import WatchServer
 
     for place in places:
         if not place.is_dir():
@@ -44,7 +44,7 @@ def watched(place: Path, wanted: bool, quiet: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    from fedgsp.watch.server import WatchServer
+    from fedgsp.report.live.server import WatchServer
 
     with WatchServer([place]) as server:
         server.in_background()

@@ -1,17 +1,18 @@
 """What a client does with the model it is handed: one training loop, and local rules that hook into it."""
 
 from fedgsp.client.anchor import Anchored
+from fedgsp.client.client_state import ClientStore
+from fedgsp.client.context import GradientTerm, LocalContext
 from fedgsp.client.distill import Distill
 from fedgsp.client.dyn import Dyn
 from fedgsp.client.fusion import Fusion
-from fedgsp.client.keep import ClientStore
 from fedgsp.client.mmd import MMD
 from fedgsp.client.moon import Moon
 from fedgsp.client.per_fedavg import PerFedAvg
 from fedgsp.client.prox import Prox
-from fedgsp.client.rules import SGD, Pull, Visit, trained
+from fedgsp.client.rules import SGD, trained
 from fedgsp.client.scaffold import Scaffold
-from fedgsp.client.schedule import Cosine, Decay, Schedule, Steady
+from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Steady
 from fedgsp.client.uga import UGA
 
 __all__ = [
@@ -25,13 +26,13 @@ __all__ = [
     "Distill",
     "Dyn",
     "Fusion",
+    "GradientTerm",
+    "LearningRateSchedule",
+    "LocalContext",
     "Moon",
     "PerFedAvg",
     "Prox",
-    "Pull",
     "Scaffold",
-    "Schedule",
     "Steady",
-    "Visit",
     "trained",
 ]

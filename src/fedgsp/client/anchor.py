@@ -8,13 +8,16 @@ round's global model, which every client but the chain's first must then downloa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from fedgsp.client.rules import SGD, Visit
+from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError
-from fedgsp.core.tensors import Tensors
+
+if TYPE_CHECKING:
+    from fedgsp.client.context import LocalContext
+    from fedgsp.core.tensors import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +35,11 @@ class Anchored(SGD):
         """With the round's own model as anchor."""
         return self.anchor == "global"
 
-    def reference(self, visit: Visit, prefix: str = "") -> Tensors:
+    def reference(self, ctx: LocalContext, prefix: str = "") -> Tensors:
         """Copies of the reference's tensors whose names begin with `prefix`, on the device that trains."""
         if self.anchor == "global":
-            found = visit.fetch_global(prefix)
+            found = ctx.fetch_global(prefix)
         else:
-            found = {name: t for name, t in visit.model.state_dict().items() if name.startswith(prefix)}
+            found = {name: t for name, t in ctx.model.state_dict().items() if name.startswith(prefix)}
         with torch.no_grad():
-            return {name: tensor.detach().clone().to(visit.device) for name, tensor in found.items()}
+            return {name: tensor.detach().clone().to(ctx.device) for name, tensor in found.items()}

@@ -4,7 +4,7 @@
     afterwards   h_k <- h_k - alpha (w_out - w_in)            (at a minimum of the objective, h_k is the gradient of F_k there)
 
 w_in is the model that the client was handed. In a chain that is the one before it handed on, so what the clients of a chain
-move adds up to w_end - w_round, which is all that the server (`fedgsp.server.DynMean`) needs to know. Neither term is in the
+move adds up to w_end - w_round, which is all that the server (`fedgsp.server.DynServer`) needs to know. Neither term is in the
 reported loss.
 
 The method ends where the movements, -h_k / alpha, add up to 0: at the minimum of the plain mean of the clients' losses. With
@@ -24,7 +24,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedgsp.client.rules import SGD, Pull, Visit, trained
+from fedgsp.client.context import GradientTerm, LocalContext
+from fedgsp.client.rules import SGD, trained
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone
 
@@ -35,37 +36,39 @@ MEMORY = "memory."
 class Dyn(SGD):
     """SGD on the dynamically regularised objective of strength `alpha`."""
 
+    kind: ClassVar[str] = "dyn"
+
     alpha: float = 0.01
 
-    half: ClassVar[str] = "dyn"
+    requires_server: ClassVar[str] = "dyn"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (math.isfinite(self.alpha) and self.alpha > 0):
             raise InputError(f"the local rule 'dyn': alpha must be a positive number, not {self.alpha}.")
 
-    def keeps(self, model: nn.Module) -> Tensors:
+    def initial_client_state(self, model: nn.Module) -> Tensors:
         """h_k = 0."""
         return {MEMORY + name: torch.zeros_like(p) for name, p in trained(model).items()}
 
-    def begin(self, visit: Visit) -> None:
+    def begin(self, ctx: LocalContext) -> None:
         """Remember w_in."""
-        visit.memo["handed"] = clone(trained(visit.model))
+        ctx.memo["handed"] = clone(trained(ctx.model))
 
-    def proximal(self, visit: Visit) -> Pull:
+    def gradient_term(self, ctx: LocalContext) -> GradientTerm:
         """alpha (w - w_in) - h_k, which is a pull towards w_in + h_k / alpha."""
-        handed, alpha = visit.memo["handed"], self._own_alpha(visit)
-        return Pull(alpha, {name: w + visit.state[MEMORY + name] / alpha for name, w in handed.items()})
+        handed, alpha = ctx.memo["handed"], self._own_alpha(ctx)
+        return GradientTerm(alpha, {name: w + ctx.state[MEMORY + name] / alpha for name, w in handed.items()})
 
-    def finish(self, visit: Visit) -> dict[str, float]:
+    def finish(self, ctx: LocalContext) -> dict[str, float]:
         """The new h_k."""
-        handed, alpha = visit.memo["handed"], self._own_alpha(visit)
-        visit.state = {
-            MEMORY + name: visit.state[MEMORY + name] - alpha * (parameter - handed[name])
-            for name, parameter in trained(visit.model).items()
+        handed, alpha = ctx.memo["handed"], self._own_alpha(ctx)
+        ctx.state = {
+            MEMORY + name: ctx.state[MEMORY + name] - alpha * (parameter - handed[name])
+            for name, parameter in trained(ctx.model).items()
         }
-        return super().finish(visit)
+        return super().finish(ctx)
 
-    def _own_alpha(self, visit: Visit) -> float:
+    def _own_alpha(self, ctx: LocalContext) -> float:
         """Larger where the client counts less; a client without samples makes no step."""
-        return self.alpha / (visit.weighs() or 1.0)
+        return self.alpha / (ctx.weight() or 1.0)

@@ -8,8 +8,8 @@
 E_l, the operator and the classifier are trained by the plain loss and are what is handed on; E_g is a copy of the extractor
 that was handed over (or of the round's global one, `anchor`) and never travels with the model. gamma starts at 0, so the model
 starts as FedAvg's; the convolution has torch's own initialisation, as in the authors' code, which costs some rounds at first.
-The server's half (smoothing of gamma, which reference an evaluation uses) is `fedgsp.server.Fused`; without it a model is
-evaluated with its own extractor as reference.
+The server's half (smoothing of gamma, which reference an evaluation uses) is `fedgsp.server.FusionServer`; without it a model
+is evaluated with its own extractor as reference.
 
 The model must declare its split (`fedgsp.models.split`). To tune: the learning rate, the operator. Traffic: the operator more
 than FedAvg (8,256 numbers for leaf_cnn and conv); one more forward pass of the extractor.
@@ -18,18 +18,21 @@ than FedAvg (8,256 numbers for leaf_cnn and conv); one more forward pass of the 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from torch import nn
 
 from fedgsp.client.anchor import Anchored
-from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError
-from fedgsp.core.tensors import Tensors
-from fedgsp.models.split import FEATURES, Level, Split, halves_of
+from fedgsp.models.split import FEATURES, Level, ModelHalves, halves_of
 from fedgsp.models.state import load_tensors
+
+if TYPE_CHECKING:
+    from fedgsp.client.context import LocalContext
+    from fedgsp.core.tensors import Tensors
 
 Operator = Literal["conv", "multi", "single"]
 
@@ -64,7 +67,7 @@ class Mix(nn.Module):
 class FusionNet(nn.Module):
     """A split model with a fusion operator between its halves, and a reference extractor outside its state."""
 
-    def __init__(self, halves: Split, operator: nn.Module) -> None:
+    def __init__(self, halves: ModelHalves, operator: nn.Module) -> None:
         super().__init__()
         self.prepare = halves.prepare
         self.features = halves.features
@@ -101,6 +104,10 @@ class FusionNet(nn.Module):
 class Fusion(Anchored):
     """SGD on a model whose features are fused with those of a frozen extractor."""
 
+    kind: ClassVar[str] = "fusion"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"multi": {"operator": "multi"}, "single": {"operator": "single"}}
+    companion_server: ClassVar[str] = "fused"
+
     operator: Operator = "conv"
 
     def __post_init__(self) -> None:
@@ -108,7 +115,7 @@ class Fusion(Anchored):
         if self.operator not in get_args(Operator):
             raise InputError(f"the local rule 'fusion': operator must be conv, multi or single, not '{self.operator}'.")
 
-    def equip(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
+    def wrap_model(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
         """Put the operator between the model's halves."""
         halves = halves_of(model, example, "the local rule 'fusion'")
         with torch.inference_mode():
@@ -119,16 +126,16 @@ class Fusion(Anchored):
         operator = Mix(channels) if self.operator == "conv" else Blend(channels if self.operator == "multi" else 1)
         return FusionNet(halves, operator)
 
-    def begin(self, visit: Visit) -> None:
+    def begin(self, ctx: LocalContext) -> None:
         """Freeze the reference extractor."""
-        visit.frozen["reference"] = self.reference(visit, FEATURES)
-        self._net(visit.model).refer_to(visit.frozen["reference"])
+        ctx.frozen["reference"] = self.reference(ctx, FEATURES)
+        self._net(ctx.model).refer_to(ctx.frozen["reference"])
 
     def looks_at(self) -> Level:
         """The operator works on features."""
         return "features"
 
-    def pose(self, model: nn.Module, beside: Tensors) -> None:
+    def before_evaluate(self, model: nn.Module, beside: Tensors) -> None:
         """Evaluate with the extractor that the server kept, or with the model's own."""
         self._net(model).refer_to(beside)
 

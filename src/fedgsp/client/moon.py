@@ -4,13 +4,13 @@
     con = -log( e^{s(z, z_g) / tau} / (e^{s(z, z_g) / tau} + e^{s(z, z_p) / tau}) )       mean over the batch
 
 z are the flattened features of the trained model, z_g those of the reference (the model that was handed over, or the round's:
-`anchor`), z_p those of the client's model after its last visit, s the cosine. The reference and the last model are frozen and
+`anchor`), z_p those of the client's model after its last hop, s the cosine. The reference and the last model are frozen and
 in evaluation mode. The paper puts a projection head between features and classifier; here z is what the model's own
 classifier sees. mu = 0 is plain SGD, to the bit, and keeps nothing; the term is not in the reported loss.
 
-What a client's last model is on its first visit, the paper does not say (`first_visit`):
+What a client's last model is on its first hop, the paper does not say (`first_visit`):
 
-    "handed"       the reference, so that the term has no gradient and the first visit is plain SGD (default; FL-bench does so)
+    "handed"       the reference, so that the term has no gradient and the first hop is plain SGD (default; FL-bench does so)
     "untrained"    as in the authors' code (QinbinLi/MOON, main.py, commit 8fcba3c): in round 1 there is no term; who comes for
                    the first time later is pushed away from initial weights of its own, drawn at random and never trained
 
@@ -25,18 +25,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from fedgsp.client.anchor import Anchored
-from fedgsp.client.rules import Visit
 from fedgsp.core.errors import InputError
-from fedgsp.core.fields import LATER
-from fedgsp.core.tensors import Tensors
-from fedgsp.models.split import FEATURES, Level, Seen, halves_of
+from fedgsp.core.params import OMIT_DEFAULT
+from fedgsp.models.split import FEATURES, BatchOutputs, Level, halves_of
+
+if TYPE_CHECKING:
+    from fedgsp.client.context import LocalContext
+    from fedgsp.core.tensors import Tensors
 
 VISITED = "visited"
 """Beside the extractor in what a client keeps, where it matters: whether it was ever trained here."""
@@ -53,9 +55,11 @@ def contrast(z: torch.Tensor, near: torch.Tensor, far: torch.Tensor, tau: float)
 class Moon(Anchored):
     """SGD with `mu` times the contrast between the reference's features and the client's own last ones."""
 
+    kind: ClassVar[str] = "moon"
+
     mu: float = 1.0
     tau: float = 0.5
-    first_visit: Literal["handed", "untrained"] = field(default="handed", metadata=LATER)
+    first_visit: Literal["handed", "untrained"] = field(default="handed", metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,36 +70,36 @@ class Moon(Anchored):
         if self.first_visit not in ("handed", "untrained"):
             raise InputError(f"the local rule 'moon': first_visit must be 'handed' or 'untrained', not '{self.first_visit}'.")
 
-    def equip(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
+    def wrap_model(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
         """Nothing is added; only a model that declares its features will do."""
         halves_of(model, example, "the local rule 'moon'")
         return model
 
-    def keeps(self, model: nn.Module) -> Tensors:
-        """The extractor after the last visit; before the first, the one that was handed over."""
+    def initial_client_state(self, model: nn.Module) -> Tensors:
+        """The extractor after the last hop; before the first, the one that was handed over."""
         kept = {n: t for n, t in model.state_dict().items() if n.startswith(FEATURES)} if self.mu else {}
         return {**kept, VISITED: torch.tensor(False)} if kept and self.first_visit == "untrained" else kept
 
-    def begin(self, visit: Visit) -> None:
+    def begin(self, ctx: LocalContext) -> None:
         """Freeze the two extractors."""
         if self.mu:
-            new = VISITED in visit.state and not bool(visit.state[VISITED])
-            last = visit.untrained() if new and visit.round > 1 else visit.state
-            far = {name: tensor.to(visit.device) for name, tensor in last.items() if name.startswith(FEATURES)}
-            visit.frozen = {"near": self.reference(visit, FEATURES), "far": far}
+            new = VISITED in ctx.state and not bool(ctx.state[VISITED])
+            last = ctx.untrained() if new and ctx.round > 1 else ctx.state
+            far = {name: tensor.to(ctx.device) for name, tensor in last.items() if name.startswith(FEATURES)}
+            ctx.frozen = {"near": self.reference(ctx, FEATURES), "far": far}
 
     def looks_at(self) -> Level:
         """The features; nothing where the term has no weight."""
         return "features" if self.mu else "loss"
 
-    def term(self, visit: Visit, seen: Seen, y: torch.Tensor) -> torch.Tensor:
+    def loss_term(self, ctx: LocalContext, seen: BatchOutputs, y: torch.Tensor) -> torch.Tensor:
         """mu con."""
         near, far = (seen.frozen[which].flatten(1) for which in ("near", "far"))
         return self.mu * contrast(seen.compared(), near, far, self.tau)
 
-    def finish(self, visit: Visit) -> dict[str, float]:
-        """Keep this extractor for the next visit."""
-        visit.state = self.keeps(visit.model)
-        if VISITED in visit.state:
-            visit.state[VISITED] = torch.tensor(True)
-        return super().finish(visit)
+    def finish(self, ctx: LocalContext) -> dict[str, float]:
+        """Keep this extractor for the next hop."""
+        ctx.state = self.initial_client_state(ctx.model)
+        if VISITED in ctx.state:
+            ctx.state[VISITED] = torch.tensor(True)
+        return super().finish(ctx)

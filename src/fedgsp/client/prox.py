@@ -10,16 +10,23 @@ local epoch a large one only slows learning. Traffic as FedAvg; a client holds o
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedgsp.client.anchor import Anchored
-from fedgsp.client.rules import Pull, Visit
+from fedgsp.client.context import GradientTerm, LocalContext
+from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError
+from fedgsp.core.part import Values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prox(Anchored):
     """SGD with a proximal term of strength `mu`."""
+
+    kind: ClassVar[str] = "prox"
+    tuned_over: ClassVar[Mapping[str, Values]] = {**SGD.tuned_over, "mu": (0.01, 0.1, 1)}
 
     mu: float = 0.01
 
@@ -28,7 +35,7 @@ class Prox(Anchored):
         if not (math.isfinite(self.mu) and self.mu >= 0):
             raise InputError(f"the local rule 'prox': mu must be a number of at least 0, not {self.mu}.")
 
-    def reach(self, steps: int, lr: float) -> float:
+    def effective_steps(self, steps: int, lr: float) -> float:
         """As plain SGD's, but the pull takes back some of the way (FedNova's a_k for FedProx)."""
         velocity = distance = 0.0
         for _ in range(steps):
@@ -36,9 +43,9 @@ class Prox(Anchored):
             distance += velocity
         return distance
 
-    def proximal(self, visit: Visit) -> Pull | None:
+    def gradient_term(self, ctx: LocalContext) -> GradientTerm | None:
         """mu (w - w_ref), the reference frozen before the first step."""
         if not self.mu:
             return None
-        names = {name for name, p in visit.model.named_parameters() if p.requires_grad}
-        return Pull(self.mu, {n: t for n, t in self.reference(visit).items() if n in names})
+        names = {name for name, p in ctx.model.named_parameters() if p.requires_grad}
+        return GradientTerm(self.mu, {n: t for n, t in self.reference(ctx).items() if n in names})

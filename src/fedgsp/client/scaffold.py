@@ -1,8 +1,8 @@
 """SCAFFOLD (Karimireddy et al. 2020), the clients' half: steps corrected by control variates.
 
     w <- w - lr (grad F_k(w; batch) - c_k + c)                  c_k: the client's own, c: the server's, sent with the model
-    c_k' = c_k + Delta_k,   Delta_k = (w_in - w_out) / (T lr) - c      (option II; T: the STEPS of the visit)
-    sent up: w_out and Delta_k;   the server (`fedgsp.server.Controls`):  c <- c + (1/K) sum_k Delta_k
+    c_k' = c_k + Delta_k,   Delta_k = (w_in - w_out) / (T lr) - c      (option II; T: the STEPS of the hop)
+    sent up: w_out and Delta_k;   the server (`fedgsp.server.ScaffoldServer`):  c <- c + (1/K) sum_k Delta_k
 
 so c stays the mean of all clients' c_k. w_in is the model that the client was handed: on a single client the round's, in a
 chain the one before it handed on, which leaves both formulas as they are; the server gets the sum of Delta_k over the chain.
@@ -25,7 +25,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from fedgsp.client.rules import SGD, Pull, Visit, trained
+from fedgsp.client.context import GradientTerm, LocalContext
+from fedgsp.client.rules import SGD, trained
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import Tensors, clone
 
@@ -37,42 +38,44 @@ CONTROL = "control."
 class Scaffold(SGD):
     """SGD whose every step is corrected by c - c_k."""
 
-    half: ClassVar[str] = "scaffold"
+    kind: ClassVar[str] = "scaffold"
+
+    requires_server: ClassVar[str] = "scaffold"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.momentum:
             raise InputError("the local rule 'scaffold' reads the mean gradient off the way it went, so momentum must be 0.")
 
-    def keeps(self, model: nn.Module) -> Tensors:
+    def initial_client_state(self, model: nn.Module) -> Tensors:
         """c_k = 0."""
         return {CONTROL + name: torch.zeros_like(p) for name, p in trained(model).items()}
 
-    def sends(self, model: nn.Module) -> Tensors:
+    def upload_spec(self, model: nn.Module) -> Tensors:
         """Delta_k."""
-        return self.keeps(model)
+        return self.initial_client_state(model)
 
-    def begin(self, visit: Visit) -> None:
+    def begin(self, ctx: LocalContext) -> None:
         """Remember w_in and c."""
-        visit.memo["handed"] = clone(trained(visit.model))
-        visit.memo["control"] = {name: visit.shared[name].to(visit.device) for name in visit.state}
+        ctx.memo["handed"] = clone(trained(ctx.model))
+        ctx.memo["control"] = {name: ctx.shared[name].to(ctx.device) for name in ctx.state}
 
-    def proximal(self, visit: Visit) -> Pull:
-        """c - c_k, which is the same for the whole visit."""
-        control = visit.memo["control"]
-        return Pull(0.0, {}, {name.removeprefix(CONTROL): control[name] - own for name, own in visit.state.items()})
+    def gradient_term(self, ctx: LocalContext) -> GradientTerm:
+        """c - c_k, which is the same for the whole hop."""
+        control = ctx.memo["control"]
+        return GradientTerm(0.0, {}, {name.removeprefix(CONTROL): control[name] - own for name, own in ctx.state.items()})
 
-    def finish(self, visit: Visit) -> dict[str, float]:
+    def finish(self, ctx: LocalContext) -> dict[str, float]:
         """The new c_k, and Delta_k for the server; a client without samples made no step and changes neither."""
-        after, delta = trained(visit.model), {}
-        for name, own in visit.state.items():
-            if visit.steps:
+        after, delta = trained(ctx.model), {}
+        for name, own in ctx.state.items():
+            if ctx.steps:
                 key = name.removeprefix(CONTROL)
-                way = (visit.memo["handed"][key] - after[key]) / (visit.steps * visit.lr)
-                delta[name] = way - visit.memo["control"][name]
+                way = (ctx.memo["handed"][key] - after[key]) / (ctx.steps * ctx.lr)
+                delta[name] = way - ctx.memo["control"][name]
             else:
                 delta[name] = torch.zeros_like(own)
-        weighs = visit.weighs()
-        visit.sent = delta if weighs == 1 else {name: change * weighs for name, change in delta.items()}
-        visit.state = {name: own + delta[name] for name, own in visit.state.items()}
-        return super().finish(visit)
+        weighs = ctx.weight()
+        ctx.sent = delta if weighs == 1 else {name: change * weighs for name, change in delta.items()}
+        ctx.state = {name: own + delta[name] for name, own in ctx.state.items()}
+        return super().finish(ctx)

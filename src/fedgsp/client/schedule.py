@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.part import Part
 
 
-class Schedule(Protocol):
-    """A factor for every round."""
+class LearningRateSchedule(Part):
+    """The base of all schedules: a factor of the learning rate for every round."""
 
+    @abstractmethod
     def factor(self, round_: int) -> float:
         """What the learning rate of round `round_` (from 1) is multiplied with."""
-        ...
 
 
 @dataclass(frozen=True)
-class Steady:
+class Steady(LearningRateSchedule):
     """The same learning rate in every round: the paper's choice."""
+
+    kind: ClassVar[str] = "steady"
 
     def factor(self, round_: int) -> float:
         """Always 1."""
@@ -27,8 +31,10 @@ class Steady:
 
 
 @dataclass(frozen=True)
-class Decay:
+class Decay(LearningRateSchedule):
     """Multiply by `rate` every `every` rounds, never below `floor` of the first."""
+
+    kind: ClassVar[str] = "decay"
 
     rate: float = 0.99
     every: int = 1
@@ -44,8 +50,10 @@ class Decay:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(LearningRateSchedule):
     """From 1 down to `floor` along half a cosine over `rounds` rounds, `floor` afterwards."""
+
+    kind: ClassVar[str] = "cosine"
 
     rounds: int
     floor: float = 0.0

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedgsp.client.batching import Batching
-from fedgsp.client.keep import Bag
-from fedgsp.client.rules import SGD, Pull, Visit
-from fedgsp.core.chain import HopReport, Stop
+from fedgsp.client.client_state import ClientStates
+from fedgsp.client.context import GradientTerm, LocalContext
+from fedgsp.client.rules import SGD
+from fedgsp.core.chain import Hop, HopReport
 from fedgsp.core.errors import Diverged
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.tensors import Tensors, total_bytes
-from fedgsp.core.wire import FULL, Wire, wire_bytes
+from fedgsp.core.tensors import FULL, Tensors, Wire, total_bytes, wire_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.fast import PLAIN, FusedNet, Kernel, Step, lazy_linears
@@ -78,78 +78,84 @@ class Trainer:
         """The model's state, sharing its memory."""
         return self._own if self.fused is not None else model_tensors(self.model)
 
-    def visit(
-        self, round_: int, stop: Stop, global_model: Tensors, shared: Tensors, first: bool = True, bag: Bag | None = None
+    def train(
+        self,
+        round_: int,
+        hop: Hop,
+        global_model: Tensors,
+        shared: Tensors,
+        first: bool = True,
+        client_states: ClientStates | None = None,
     ) -> HopReport:
         """Train the model in place on one client's samples; it must already hold what the client was handed.
 
         `first` says that this is `global_model` itself: the client is the first of its chain to train. The client's own state
-        comes out of `bag` and goes back into it, with what it sends up beside the model.
+        comes out of `client_states` and goes back into it, with what it sends up beside the model.
         """
         began = time.perf_counter()
         watched = self.rule.looks_at() != "loss"
         if self.fused is None or watched:  # the kernels draw nothing
-            _seed_torch(self.seeds.torch(round_, stop.client, stop.visit), self.device)
-        rule, rows = self.rule, self.data.train[stop.client]
+            _seed_torch(self.seeds.torch(round_, hop.client, hop.repeat), self.device)
+        rule, rows = self.rule, self.data.train[hop.client]
         lr = rule.lr * rule.schedule.factor(round_)
-        visit = Visit(
-            self.model, self.task, round_, stop.client, stop.visit, lr, self.device, global_model, shared,
+        ctx = LocalContext(
+            self.model, self.task, round_, hop.client, hop.repeat, lr, self.device, global_model, shared,
             first, lambda: self._batches(rows, EVAL_ROWS), self.fused, samples=len(rows), wire=self.wire,
-            untrained=lambda: self.fresh(self.seeds.untrained(stop.client)),
+            untrained=lambda: self.fresh(self.seeds.untrained(hop.client)),
         )  # fmt: skip
-        bag = Bag() if bag is None else bag
-        visit.state = bag.unpack(rule, stop.client, self.model, self.device)
+        client_states = ClientStates() if client_states is None else client_states
+        ctx.state = client_states.load(rule, hop.client, self.model, self.device)
         model_bytes = self._model_bytes if rule.hands_on else 0
         bytes_down = model_bytes + total_bytes(shared)
         if self.fused is None or watched:
             self.model.train()
-        rule.begin(visit)
-        pull = rule.proximal(visit)
+        rule.begin(ctx)
+        pull = rule.gradient_term(ctx)
         if self.fused is not None:
             make = self._watched_steps if watched else self._fused_steps
             self.fused.begin(pull.step(lr, rule.weight_decay) if pull else Step(lr, rule.weight_decay))
-            steps, seen, summed = make(self.fused, visit, rows)
+            steps, seen, summed = make(self.fused, ctx, rows)
             sound: bool | None = self.fused.end()
         else:
             with lazy_linears(self.model, self.kernel.layers, lr):
-                steps, seen, summed = self._plain_steps(visit, rows, pull)
+                steps, seen, summed = self._plain_steps(ctx, rows, pull)
             sound = None
-        visit.steps = steps
-        metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(visit)}
+        ctx.steps = steps
+        metrics = {"loss": summed / seen if seen else 0.0, **rule.finish(ctx)}
         what = "loss" if not math.isfinite(metrics["loss"]) else None if sound or _finite(self.model) else "model"
         if what is not None:
             raise Diverged(
-                f"training diverged at client '{self.data.clients[stop.client]}' in round {round_}: its {what} is not finite "
+                f"training diverged at client '{self.data.clients[hop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
-        bag.pack(visit)
-        bytes_up = model_bytes + total_bytes(visit.sent) + METRIC_BYTES * len(rule.reports())
+        client_states.save(ctx)
+        bytes_up = model_bytes + total_bytes(ctx.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(
-            stop.client, stop.hop, stop.visit, len(rows), steps, bytes_down + visit.extra_down, bytes_up,
+            hop.client, hop.index, hop.repeat, len(rows), steps, bytes_down + ctx.extra_down, bytes_up,
             time.perf_counter() - began, metrics,
         )  # fmt: skip
 
-    def _plain_steps(self, visit: Visit, rows: NDArray[np.int64], pull: Pull | None) -> tuple[int, int, float]:
+    def _plain_steps(self, ctx: LocalContext, rows: NDArray[np.int64], pull: GradientTerm | None) -> tuple[int, int, float]:
         """(steps, samples seen, sum of their losses) of ordinary PyTorch steps."""
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
         ours = type(rule).optimizer is SGD.optimizer and not rule.momentum
-        optimizer = PlainSteps(self.model, visit.lr, rule.weight_decay) if ours else rule.optimizer(self.model, visit.lr)
-        for part, size in self._parts(visit, rows):
+        optimizer = PlainSteps(self.model, ctx.lr, rule.weight_decay) if ours else rule.optimizer(self.model, ctx.lr)
+        for part, size in self._parts(ctx, rows):
             for x, y in self._batches(part, size):
                 optimizer.zero_grad(set_to_none=True)
-                objective, loss = rule.objective(visit, x, y)
+                objective, loss = rule.objective(ctx, x, y)
                 objective.backward()  # type: ignore[no-untyped-call]
-                rule.adjust(visit)
+                rule.adjust(ctx)
                 if pull is not None:
                     pull.add_to(self.model)
                 optimizer.step()
                 steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
         return steps, seen, summed
 
-    def _fused_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
+    def _fused_steps(self, net: FusedNet, ctx: LocalContext, rows: NDArray[np.int64]) -> tuple[int, int, float]:
         """The same by the compiled kernels: one call for an epoch, or for all batches gathered at once."""
         steps, seen, summed = 0, 0, 0.0
-        for part, size in self._parts(visit, rows):
+        for part, size in self._parts(ctx, rows):
             if self.reads_rows:
                 summed += net.train_rows(part, self.data.labels[part].astype(np.int64), size)
                 steps, seen = steps + -(-len(part) // size), seen + len(part)
@@ -159,21 +165,21 @@ class Trainer:
                 steps, seen = steps + -(-len(y) // size), seen + len(y)
         return steps, seen, summed
 
-    def _watched_steps(self, net: FusedNet, visit: Visit, rows: NDArray[np.int64]) -> tuple[int, int, float]:
+    def _watched_steps(self, net: FusedNet, ctx: LocalContext, rows: NDArray[np.int64]) -> tuple[int, int, float]:
         """The same for a rule that looks at outputs or features: batch by batch, what is frozen for all gathered at once."""
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
-        term = partial(rule.term, visit)
+        term = partial(rule.loss_term, ctx)
         self.model.zero_grad(set_to_none=True)
-        for some, size in self._parts(visit, rows):
+        for some, size in self._parts(ctx, rows):
             for ready, y in self._ready(net, some, size):
-                frozen = {name: net.frozen(weights, ready) for name, weights in visit.frozen.items()}
+                frozen = {name: net.frozen(weights, ready) for name, weights in ctx.frozen.items()}
                 for at in range(0, len(y), size):
                     part = slice(at, at + size)
                     labels, still = y[part], {name: outputs[part] for name, outputs in frozen.items()}
                     summed += net.step(ready[part], labels, still, term)
                     steps, seen = steps + 1, seen + len(labels)
         if any(p.grad is not None for p in self.model.parameters()):
-            raise RuntimeError(f"{type(rule).__name__}.term uses more than it sees of a batch: say it in 'objective'")
+            raise RuntimeError(f"{type(rule).__name__}.loss_term uses more than it sees of a batch: say it in 'objective'")
         return steps, seen, summed
 
     def _ready(
@@ -187,26 +193,26 @@ class Trainer:
             part = rows[begin : begin + _block(size)]
             yield net.read(part), torch.from_numpy(self.data.labels[part].astype(np.int64))
 
-    def _parts(self, visit: Visit, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+    def _parts(self, ctx: LocalContext, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
         """The client's rows in the order of each epoch, in parts that are cut into batches of one size each."""
         for epoch in range(self.rule.epochs):
-            order = rows[self.seeds.batches(visit.round, visit.client, visit.number, epoch).permutation(len(rows))]
+            order = rows[self.seeds.batches(ctx.round, ctx.client, ctx.number, epoch).permutation(len(rows))]
             for begin, end, size in self._batching.cut(len(order)):
                 yield order[begin:end], size
 
-    def personalise(self, round_: int, client: int, bag: Bag | None = None) -> None:
+    def personalise(self, round_: int, client: int, client_states: ClientStates | None = None) -> None:
         """Let a client make the model its own before it is evaluated, on its training samples only; without any it cannot.
 
-        What it keeps between visits comes out of `bag`.
+        What it keeps between hops comes out of `client_states`.
         """
         rows, rng = self.data.train[client], self.seeds.personal(round_, client)
         if len(rows) == 0:
             return
         _seed_torch(int(rng.integers(2**63)), self.device)
-        visit = Visit(self.model, self.task, round_, client, 0, self.rule.lr, self.device, {}, {})
-        visit.state = (bag or Bag()).unpack(self.rule, client, self.model, self.device)
+        ctx = LocalContext(self.model, self.task, round_, client, 0, self.rule.lr, self.device, {}, {})
+        ctx.state = (client_states or ClientStates()).load(self.rule, client, self.model, self.device)
         self.model.train()
-        self.rule.personalise(visit, self._for_ever(rows, rng))
+        self.rule.personalise(ctx, self._for_ever(rows, rng))
 
     def _for_ever(self, rows: NDArray[np.int64], rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         while True:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """One stop of a chain's walk: the `visit`-th time that `client` is handed the model in this chain (0 = the first)."""
+class Hop:
+    """One client's turn in a chain: the chain's hop number `index`, at `client`, which had `repeat` turns in it before."""
 
-    hop: int
+    index: int
     client: int
-    visit: int
+    repeat: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Chain:
         if self.passes < 1:
             raise ValueError("a chain is walked at least once")
 
-    def stops(self) -> Iterator[Stop]:
+    def hops(self) -> Iterator[Hop]:
         """Every hop of the chain, all passes, in order."""
-        for visit in range(self.passes):
+        for repeat in range(self.passes):
             for position, client in enumerate(self.clients):
-                yield Stop(visit * len(self.clients) + position, client, visit)
+                yield Hop(repeat * len(self.clients) + position, client, repeat)
 
     def __len__(self) -> int:
         return len(self.clients) * self.passes
@@ -69,7 +69,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class HopReport:
-    """What one client did when it was handed the model.
+    """What one client did at its hop (number `hop` of the chain; `repeat`: how many turns it had in the chain before).
 
     `samples` are the client's samples that were really trained (counted once, whatever the number of epochs): they are what
     a chain weighs. `bytes_down` and `bytes_up` are what was really handed to and taken from the client.
@@ -77,7 +77,7 @@ class HopReport:
 
     client: int
     hop: int
-    visit: int
+    repeat: int
     samples: int
     steps: int
     bytes_down: int
@@ -91,8 +91,9 @@ class ChainResult:
     """A walked chain: the tensors its last client handed on, and a report of every hop that took place.
 
     `sent` is what its clients sent up beside the model, summed over the hops in their order (float64 for real numbers).
-    `marks` name the states that its clients now keep; they count when the round is committed. Where an engine adds results up
-    far away, it says `summed` and leaves the tensors out; `partial` is the sum of this one and of others said before it.
+    `client_versions` names the states that its clients now keep; they count when the round is committed. Where an engine adds
+    results up far away, it says `summed` and leaves the tensors out; `partial` is the sum of this one and of others said before
+    it.
     """
 
     index: int
@@ -100,7 +101,7 @@ class ChainResult:
     tensors: Tensors
     hops: tuple[HopReport, ...]
     sent: Tensors = field(default_factory=dict)
-    marks: dict[int, str] = field(default_factory=dict)
+    client_versions: dict[int, str] = field(default_factory=dict)
     summed: bool = False
     partial: PartialSum | None = None
 

@@ -37,27 +37,32 @@ def write_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
 
     Without `sync` it may still be lost when the machine itself stops.
     """
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explained(path):
+        replace_whole(path, content, sync=sync)
+
+
+def replace_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """As `write_whole`, with the system's own errors."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            try:
-                write_all(descriptor, content)
-                if sync:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            scratch.replace(path)
+            write_all(descriptor, content)
             if sync:
-                sync_folder(path.parent)
-        except BaseException:
-            with suppress(OSError):
-                scratch.unlink(missing_ok=True)
-            raise
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        scratch.replace(path)
+        if sync:
+            sync_folder(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
+    """Make renames in a folder durable, or the content of a file."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

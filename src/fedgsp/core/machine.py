@@ -1,8 +1,15 @@
-"""What there is of the machine for us."""
+"""The machine: how many cores and how much memory there are for us, and how many threads we compute with."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+"""Torch asks for large pages then (it looks at its first large tensor): fresh memory of a large model takes half the time."""
 
 
 def cores() -> int:
@@ -13,3 +20,14 @@ def cores() -> int:
 def memory_bytes() -> int:
     """The machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@contextmanager
+def one_math_thread() -> Iterator[None]:
+    """Compute with one thread, so that the order of additions does not depend on the cores; then with as many as before."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -13,11 +13,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 
 from fedgsp.core.errors import RunFailed
-from fedgsp.core.tensors import Tensors
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 ALIGN = 64
 

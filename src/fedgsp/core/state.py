@@ -65,10 +65,10 @@ class ServerState:
     `models` are the live models by name (chains name the one they start from); `slots` are tensors that never leave the
     server (momentum, second moments, and `beside(name)`: what a model is evaluated with); `shared` are tensors sent along
     with the model (control variates, tables); `extra` is plain data (a cluster tree, counters) that survives JSON.
-    `kept` says which version of its own state each client keeps (`fedgsp.client.keep`): the files are on the clients' side,
-    their marks, which name the content, are part of what a run is.
-    `trained` names the tensors of the models that are trained, None: all that are real-valued. It follows from the model, so
-    the run says it anew in every round, and it is in no checkpoint; sums of the others have no limits (`fedgsp.core.wide`).
+    `client_versions` says which version of its own state each client has (`fedgsp.client.client_state`): the files are on the
+    clients' side, the versions, which name the content, are part of what a run is. `trained` names the tensors of the models
+    that are trained, None: all that are real-valued. It follows from the model, so the run says it anew in every round, and it
+    is in no checkpoint; sums of the others have no limits (`fedgsp.core.buffer_sums`).
     """
 
     round: int
@@ -76,7 +76,7 @@ class ServerState:
     slots: dict[str, Tensors] = field(default_factory=dict)
     shared: Tensors = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
-    kept: dict[int, str] = field(default_factory=dict)
+    client_versions: dict[int, str] = field(default_factory=dict)
     trained: frozenset[str] | None = None
 
     @property
@@ -95,10 +95,10 @@ class ServerState:
         for kind, group in (("models", self.models), ("slots", self.slots), ("shared", {"": self.shared})):
             for name in sorted(group):
                 sha.update(f"{kind}/{name}={digest(group[name])}\n".encode())
-        for client in sorted(self.kept):
-            sha.update(f"kept/{client}={self.kept[client]}\n".encode())
+        for client in sorted(self.client_versions):
+            sha.update(f"kept/{client}={self.client_versions[client]}\n".encode())
         return sha.hexdigest()
 
-    def keeping(self, kept: dict[int, str]) -> ServerState:
+    def with_client_versions(self, versions: dict[int, str]) -> ServerState:
         """The same with other versions of the clients' states."""
-        return replace(self, kept=kept) if kept != self.kept else self
+        return replace(self, client_versions=versions) if versions != self.client_versions else self

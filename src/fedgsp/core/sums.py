@@ -8,7 +8,7 @@ values below some 2**-28 of the largest (or of 1; for planned weights of 8,000, 
 within 2**-52 of it.
 
 That is for tensors that are trained, whose values have a scale; for one that outgrew it by far, training has diverged. Tensors
-that nobody trains (buffers, counters, frozen weights) have none: they are summed by `fedgsp.core.wide`, without any limit.
+that nobody trains (buffers, counters, frozen weights) have none: they are summed by `core.buffer_sums`, without any limit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedgsp.core.buffer_sums import BufferSum, PartialBufferSum, flat, power_of_two_above
 from fedgsp.core.errors import Diverged
-from fedgsp.core.tensors import Tensors
-from fedgsp.core.wide import WidePart, WideSum, flat, power_of_two_above
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 HEADROOM_BITS = 16
 """A value may outgrow the start model's largest entry (at least 1) by this many bits before it counts as diverged."""
@@ -163,7 +166,7 @@ class PartialSum:
     keys: dict[str, tuple[int, int]]
     weight: Fraction
     count: int
-    wide: tuple[WidePart, ...] = ()
+    wide: tuple[PartialBufferSum, ...] = ()
 
 
 class ExactSum:
@@ -183,7 +186,7 @@ class ExactSum:
         self._count = 0
         bits = power_of_two_above(most_weight)
         on_grids, apart = _sorted_out(like, trained)
-        self._wide = [WideSum(tensors) for tensors in apart]
+        self._wide = [BufferSum(tensors) for tensors in apart]
         self._apart = {name for tensors in apart for name in tensors}
         size = sum(tensor.numel() for tensor in on_grids.values())
         accumulators = self._accumulators = _SPARE.take(size)

@@ -1,6 +1,6 @@
 """What clients hold: federated data in flat, memory-mapped arrays, and the sources it comes from."""
 
-from fedgsp.data.federated import FederatedData, Part
+from fedgsp.data.federated import FederatedData, Split
 from fedgsp.data.sources import load
 
-__all__ = ["FederatedData", "Part", "load"]
+__all__ = ["FederatedData", "Split", "load"]

@@ -5,25 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.seeds import LARGEST_SEED, Purpose, generator
-from fedgsp.data.build import check_labels, from_rows
-from fedgsp.data.cache import Entry
-from fedgsp.data.federated import FederatedData, Part, Rows
-from fedgsp.data.intake import UNSPLIT
-from fedgsp.data.partition import PARTITIONERS, Partitioner
+from fedgsp.data.arrays import check_labels, from_rows, rows_by
+from fedgsp.data.federated import FederatedData, Rows, Split
+from fedgsp.data.partitioners import PARTITIONERS, Partitioner
+from fedgsp.data.readers.entry_writer import UNSPLIT
+
+if TYPE_CHECKING:
+    from fedgsp.data.cache import Entry
 
 FEMNIST_WRITER = re.compile(r"f\d{4}_\d{2}")
 FEMNIST_CLASSES = 62
 
 
 @dataclass(frozen=True)
-class Common:
+class ReaderOptions:
     """Options that every source of files has.
 
     `classes`: how many (default: as many as the labels say). `test`: the share of each client's samples that is kept for
@@ -63,7 +65,7 @@ class Common:
         return made
 
 
-def federate(entry: Entry, common: Common, where: str) -> FederatedData:
+def federate(entry: Entry, common: ReaderOptions, where: str) -> FederatedData:
     """The federation in a cache entry (arrays features, labels and, where known, client_index and part)."""
     features, labels = entry.array("features"), np.asarray(entry.array("labels"))
     dealt = common.partitioner(where)
@@ -80,18 +82,18 @@ def federate(entry: Entry, common: Common, where: str) -> FederatedData:
 
 
 def deal(
-    features: NDArray[Any], labels: NDArray[Any], how: Partitioner, common: Common, classes: int | None, where: str
+    features: NDArray[Any], labels: NDArray[Any], how: Partitioner, common: ReaderOptions, classes: int | None, where: str
 ) -> FederatedData:
     """Central data, dealt to clients named 0, 1, .. and split."""
     check_seed(common.seed)
-    kinds = check_labels(labels, classes if common.classes is None else common.classes, where)
+    classes = check_labels(labels, classes if common.classes is None else common.classes, where)
     owner = how.assign(labels, generator(common.seed, Purpose.PARTITION))
     owned = rows_by(owner, how.clients)
     names = [str(k) for k in range(how.clients)]
-    return from_rows(features, labels, names, owned, kinds, test_fraction=common.test, data_seed=common.seed)
+    return from_rows(features, labels, names, owned, classes, test_fraction=common.test, data_seed=common.seed)
 
 
-def _owned(entry: Entry, features: NDArray[Any], labels: NDArray[Any], common: Common, where: str) -> FederatedData:
+def _owned(entry: Entry, features: NDArray[Any], labels: NDArray[Any], common: ReaderOptions, where: str) -> FederatedData:
     check_seed(common.seed)
     owner = np.asarray(entry.array("client_index")).astype(np.int64)
     names = entry.meta.get("clients")
@@ -102,20 +104,20 @@ def _owned(entry: Entry, features: NDArray[Any], labels: NDArray[Any], common: C
         classes = entry.meta.get("classes")
     if classes is None and labels.dtype.kind != "f" and all(FEMNIST_WRITER.fullmatch(name) for name in names):
         classes = max(FEMNIST_CLASSES, int(labels.max()) + 1)
-    kinds = check_labels(labels, classes, where)
+    classes = check_labels(labels, classes, where)
     part = np.asarray(entry.array("part")) if entry.has("part") else None
     if part is None or (part == UNSPLIT).all():
         owned = rows_by(owner, len(names))
-        data = from_rows(features, labels, names, owned, kinds, test_fraction=common.test, data_seed=common.seed)
+        data = from_rows(features, labels, names, owned, classes, test_fraction=common.test, data_seed=common.seed)
     else:
-        data = _with_parts(features, labels, names, owner, part, kinds)
+        data = _with_splits(features, labels, names, owner, part, classes)
     enough = np.flatnonzero(data.sizes >= common.min_samples)
     if len(enough) == 0:
         raise InputError(f"{where}: no client has {common.min_samples} samples.")
     return data if len(enough) == len(data) else data.select(enough)
 
 
-def _with_parts(
+def _with_splits(
     features: NDArray[Any], labels: NDArray[Any], names: Sequence[str], owner: Rows, part: NDArray[Any], classes: int
 ) -> FederatedData:
     """A federation that came with its split: train, validation and test are kept, each in the order of the source."""
@@ -124,19 +126,12 @@ def _with_parts(
         features=features,
         labels=labels,
         clients=tuple(names),
-        train=Part.of(groups[0::3]),
-        validation=Part.of(groups[1::3]),
-        test=Part.of(groups[2::3]),
+        train=Split.of(groups[0::3]),
+        validation=Split.of(groups[1::3]),
+        test=Split.of(groups[2::3]),
         classes=classes,
         divisor=255.0 if features.dtype == np.uint8 else 1.0,
     )
-
-
-def rows_by(key: Rows, count: int) -> list[Rows]:
-    """The rows that have each key 0..count-1, in their order."""
-    order = np.argsort(key, kind="stable")
-    bounds = np.searchsorted(key[order], np.arange(count + 1))
-    return [order[bounds[k] : bounds[k + 1]] for k in range(count)]
 
 
 def check_seed(seed: int) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedgsp.data.federated import FederatedData
+if TYPE_CHECKING:
+    from fedgsp.data.federated import FederatedData
 
 
 def gather(data: FederatedData, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:

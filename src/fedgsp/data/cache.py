@@ -7,34 +7,40 @@ comes next goes on with what it left.
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from fedgsp.core.cache_folder import cache_root
 from fedgsp.core.errors import InputError
+from fedgsp.core.files import sync_folder
 
 SCHEMA = 1
 SCRATCH = ".building-"
-LOCK = ".lock-"
+LOCKS = ".locks"
+Progress = Callable[[str, int, int], None]
+"""(what is being done, how much is done, how much there is): bytes, usually; called many times."""
 
 
-def cache_root() -> Path:
-    """Where prepared data lives: $FEDGSP_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("FEDGSP_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedgsp"
+def silent(what: str, done: int, total: int) -> None:
+    """Nobody listens."""
+
+
+def within(progress: Progress, what: str, before: int, total: int) -> Callable[[int], None]:
+    """How far one file of several is, told as how far all are: called with how much of it is done."""
+    return lambda done: progress(what, before + done, total)
 
 
 @dataclass(frozen=True)
@@ -89,23 +95,23 @@ def get_or_build(
         ) from error
 
 
+def get_or_convert(
+    kind: str,
+    version: int,
+    content: str,
+    options: Sequence[object],
+    origin: str,
+    convert: Callable[[Path], dict[str, Any]],
+    **how: Any,
+) -> Entry:
+    """The entry of a source by the digest of its files and by what decides how they are read; see `get_or_build`."""
+    key = hashlib.sha256("|".join([content, *map(str, options)]).encode()).hexdigest()[:32]
+    return get_or_build(f"{kind}-v{version}-{key}", lambda folder: {"kind": kind, "origin": origin, **convert(folder)}, **how)
+
+
 def save_array(folder: Path, name: str, array: NDArray[Any]) -> None:
     """Write one array of an entry that is being built."""
     np.save(folder / f"{name}.npy", array, allow_pickle=False)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that readers see the old text or the new one, never half of either."""
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(scratch).replace(path)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
 
 
 def _build(target: Path, scratch: Path, build: Callable[[Path], dict[str, Any]], *, resumable: bool = False) -> Entry:
@@ -120,13 +126,13 @@ def _build(target: Path, scratch: Path, build: Callable[[Path], dict[str, Any]],
         meta = {"schema": SCHEMA, "key": target.name, "made": round(time.time()), "sizes": sizes, **made}
         (scratch / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         for file in scratch.iterdir():
-            _sync(file)
-        _sync(scratch)
+            sync_folder(file)
+        sync_folder(scratch)
         with locked(target.parent, f"{target.name}.install"):
             if open_entry(target) is None:  # absent, damaged or old; a whole one is another process's, and may be in use
                 discard(target)
                 scratch.rename(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise InputError(f"cannot write the data cache {target.parent}: {error.strerror or error}.") from error
     finally:
@@ -137,44 +143,24 @@ def _build(target: Path, scratch: Path, build: Callable[[Path], dict[str, Any]],
 
 @contextmanager
 def locked(root: Path, key: str, waiting: Callable[[], None] | None = None, block: bool = True) -> Iterator[bool]:
-    """Hold the lock of a key; yields False where it cannot be had (not blocking, or a file system without locks).
-
-    The lock file is removed when it is let go, so whoever got the lock of a file that is gone by then asks again.
-    """
-    path = root / f"{LOCK}{key}"
-    while True:
-        handle = path.open("ab")
-        held = _flock(handle, waiting, block)
-        if not held or _is_at(handle, path):
-            break
-        handle.close()
+    """Hold the lock of a key; yields False where it cannot be had (not blocking, or a file system without locks)."""
+    (root / LOCKS).mkdir(exist_ok=True)
+    lock = FileLock(root / LOCKS / key)
+    held = True
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        held = block
+        if block:
+            if waiting is not None:
+                waiting()
+            lock.acquire()
+    except OSError:
+        held = False
     try:
         yield held
     finally:
-        if held:
-            path.unlink(missing_ok=True)
-        handle.close()
-
-
-def _flock(handle: BinaryIO, waiting: Callable[[], None] | None, block: bool) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if not block:
-            return False
-        if waiting is not None:
-            waiting()
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
-
-
-def _is_at(handle: BinaryIO, path: Path) -> bool:
-    try:
-        return os.fstat(handle.fileno()).st_ino == path.stat().st_ino
-    except OSError:
-        return False
+        lock.release()
 
 
 def open_entry(target: Path) -> Entry | None:
@@ -208,11 +194,3 @@ def folder_size(path: Path) -> int:
         with suppress(OSError):
             total += file.stat().st_size if file.is_file() else 0
     return total
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,12 +11,12 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
+from fedgsp.core.cache_folder import cache_root
 from fedgsp.core.errors import InputError
-from fedgsp.data.cache import cache_root, write_whole
-from fedgsp.data.progress import Progress, silent
+from fedgsp.core.files import replace_whole
+from fedgsp.data.cache import Progress, silent, within
 
 FOLDER = "digests"
 BLOCK = 1 << 22
@@ -29,15 +29,11 @@ def digest_of_files(files: Iterable[tuple[str, Path]], progress: Progress = sile
     total = sum(_size(path) for _, path in named)
     whole, done = hashlib.sha256(), 0
     for name, path in named:
-        content = digest_of(path, partial(_tick, progress, done, total))
+        content = digest_of(path, within(progress, "reading", done, total))
         whole.update(f"{name}\0{content}\n".encode("utf-8", "surrogateescape"))
         done += _size(path)
         progress("reading", done, total)
     return whole.hexdigest()
-
-
-def _tick(progress: Progress, before: int, total: int, more: int) -> None:
-    progress("reading", before + more, total)
 
 
 def digest_of(path: Path, tick: Callable[[int], None] | None = None) -> str:
@@ -62,7 +58,7 @@ def digest_of(path: Path, tick: Callable[[int], None] | None = None) -> str:
     if time.time() - stat.st_mtime > RACY_SECONDS:
         with suppress(OSError):  # a read-only cache only costs time
             memory.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(memory, json.dumps({"stamp": stamp, "sha256": value, "path": str(path)}))
+            replace_whole(memory, json.dumps({"stamp": stamp, "sha256": value, "path": str(path)}).encode())
     return value
 
 

@@ -14,16 +14,18 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
-from fedgsp.data.federated import FederatedData, Part, Rows
-from fedgsp.data.leaf import SIDECAR
-from fedgsp.data.progress import Progress, silent
+from fedgsp.data.cache import Progress, silent
+from fedgsp.data.readers.leaf import SIDECAR
+
+if TYPE_CHECKING:
+    from fedgsp.data.federated import FederatedData, Rows, Split
 
 BLOCK_ROWS = 4096
 USERS_A_SHARD = 100
@@ -31,7 +33,17 @@ FORMATS = ("npz", "leaf")
 
 
 def export(data: FederatedData, to: str, out: Path, progress: Progress = silent) -> None:
-    """Write a federation; an existing file or directory is never replaced."""
+    """Write a federation so that `load` reads it back exactly: the same fingerprint.
+
+    Args:
+        data: The federation.
+        to: "npz" for one file, "leaf" for a LEAF directory.
+        out: Where; an existing file or directory is never replaced.
+        progress: Called as the work goes on.
+
+    Raises:
+        InputError: If `out` exists or cannot be written, or the format cannot hold the data.
+    """
     if to not in FORMATS:
         raise InputError(f"data can be exported to {' or '.join(FORMATS)}, not to '{to}'.")
     if out.exists():
@@ -107,7 +119,7 @@ def _export_leaf(data: FederatedData, out: Path, progress: Progress) -> None:
         (place / SIDECAR).write_text(json.dumps(note, indent=2), encoding="utf-8")
 
 
-def _write_shard(file: TextIO, data: FederatedData, part: Part, users: range) -> None:
+def _write_shard(file: TextIO, data: FederatedData, part: Split, users: range) -> None:
     """As LEAF's scripts write it; sample by sample, so that a shard need not fit in memory."""
     file.write('{"users": ' + json.dumps([data.clients[k] for k in users]))
     file.write(', "num_samples": ' + json.dumps([int(part.sizes[k]) for k in users]) + ', "user_data": {')

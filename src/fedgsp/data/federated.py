@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,34 +17,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.core.files import replace_whole
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Purpose, generator
 
 Rows = NDArray[np.int64]
-PARTS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test")
 """What a client's samples are divided into."""
 REGRESSION_BINS = 10
 """Quantile bins that stand in for classes when targets are real numbers."""
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """One part (train, validation or test) of every client: client k owns `rows[offsets[k]:offsets[k + 1]]`."""
+class Split:
+    """One split (train, validation or test) of every client: client k owns `rows[offsets[k]:offsets[k + 1]]`.
+
+    Args:
+        rows: Row numbers into the federation's flat arrays, client by client.
+        offsets: (K + 1,) where each client's rows begin.
+
+    Example:
+        >>> split = Split.of([np.array([5, 3]), np.array([9])])
+        >>> split[0].tolist(), split.sizes.tolist()
+        ([5, 3], [2, 1])
+    """
 
     rows: Rows
     offsets: Rows
 
     @classmethod
-    def of(cls, rows_of_clients: Sequence[Rows]) -> Part:
-        """A part from a list of row numbers per client."""
+    def of(cls, rows_of_clients: Sequence[Rows]) -> Split:
+        """A split from a list of row numbers per client."""
         offsets = np.zeros(len(rows_of_clients) + 1, dtype=np.int64)
         np.cumsum([len(rows) for rows in rows_of_clients], out=offsets[1:])
         rows = np.concatenate(rows_of_clients) if rows_of_clients else np.empty(0)
         return cls(rows.astype(np.int64), offsets)
 
     @classmethod
-    def empty(cls, clients: int) -> Part:
-        """A part in which no client has a sample."""
+    def empty(cls, clients: int) -> Split:
+        """A split in which no client has a sample."""
         return cls(np.empty(0, dtype=np.int64), np.zeros(clients + 1, dtype=np.int64))
 
     def __getitem__(self, client: int) -> Rows:
@@ -60,26 +72,44 @@ class Part:
         """(K,) samples per client."""
         return np.diff(self.offsets)
 
-    def take(self, clients: Sequence[int] | Rows) -> Part:
-        """The same part for some of the clients, in the order given."""
-        return Part.of([self[int(client)] for client in clients])
+    def take(self, clients: Sequence[int] | Rows) -> Split:
+        """The same split for some of the clients, in the order given."""
+        return Split.of([self[int(client)] for client in clients])
 
 
 @dataclass(frozen=True, eq=False)
 class FederatedData:
-    """A federation's data.
+    """A federation's data: flat arrays over all clients, and which rows are whose.
 
-    `features` (N, ...) and `labels` (N, ...) are flat over all clients; `train`, `validation` and `test` say which rows are
-    whose. `classes` is 0 for regression. `divisor` is what features are divided by in a batch (255 for uint8 images).
-    `source` is the text it was loaded from, where there is one; `memo` a folder that remembers its fingerprint.
+    Make one with `fedgsp.load`, `fedgsp.from_arrays` or their like rather than by hand.
+
+    Args:
+        features: (N, ...) the samples of all clients; may be a memory-mapped file.
+        labels: (N,) classes 0..classes-1, or real-valued targets (N, ...).
+        clients: The clients' names.
+        train: Which rows each client trains on.
+        test: Which rows each client is evaluated on.
+        validation: Which rows are kept for tuning; usually none.
+        classes: How many classes there are; 0 for regression.
+        divisor: What features are divided by in a batch (255 for uint8 images).
+        source: The text it was loaded from, where there is one.
+        memo: A folder that remembers its fingerprint.
+
+    Example:
+        >>> from fedgsp.data.arrays import from_arrays
+        >>> data = from_arrays(np.zeros((20, 4), np.float32), np.arange(20) % 2, np.arange(20) // 10)
+        >>> len(data), data.classes, data.sample_shape, data.samples
+        (2, 2, (4,), 20)
+        >>> data.profiles().counts.sum(axis=1).tolist() == data.train.sizes.tolist()
+        True
     """
 
     features: NDArray[Any]
     labels: NDArray[Any]
     clients: tuple[str, ...]
-    train: Part
-    test: Part
-    validation: Part
+    train: Split
+    test: Split
+    validation: Split
     classes: int
     divisor: float = 1.0
     source: str | None = None
@@ -95,16 +125,23 @@ class FederatedData:
 
     @property
     def samples(self) -> int:
-        """Samples of all parts of all clients."""
+        """Samples of all splits of all clients."""
         return len(self.train.rows) + len(self.validation.rows) + len(self.test.rows)
 
     @cached_property
     def sizes(self) -> Rows:
-        """(K,) samples of all parts of each client: what LEAF weighs a client's accuracy by (SPECS 0.10)."""
+        """(K,) samples of all splits of each client: what LEAF weighs a client's accuracy by."""
         return self.train.sizes + self.validation.sizes + self.test.sizes
 
     def profiles(self, clients: Rows | None = None) -> Profiles:
-        """Class counts of the training samples of some clients (default: all); for regression counts of quantile bins."""
+        """What a grouper sees: class counts of the training samples; for regression counts of quantile bins.
+
+        Args:
+            clients: Client numbers (default: all).
+
+        Returns:
+            The clients' numbers, counts (K, F) and numbers of training samples.
+        """
         chosen = np.arange(len(self)) if clients is None else clients
         counts = self._counts[chosen]
         return Profiles(chosen.astype(np.int64), counts, self.train.sizes[chosen])
@@ -122,7 +159,14 @@ class FederatedData:
         return np.bincount(owner * bins + codes, minlength=len(self) * bins).reshape(len(self), bins)
 
     def select(self, clients: Sequence[int] | Rows) -> FederatedData:
-        """The federation of some of the clients, in the order given."""
+        """The federation of some of the clients.
+
+        Args:
+            clients: Client numbers, in the order wanted.
+
+        Returns:
+            A federation that shares the arrays.
+        """
         return replace(
             self,
             clients=tuple(self.clients[int(k)] for k in clients),
@@ -133,12 +177,28 @@ class FederatedData:
         )
 
     def subset(self, count: int, data_seed: int) -> FederatedData:
-        """A random `count` of the clients, kept in their order."""
+        """A random `count` of the clients, kept in their order.
+
+        Args:
+            count: How many clients.
+            data_seed: The seed of the draw.
+
+        Returns:
+            A federation that shares the arrays.
+        """
         drawn = generator(data_seed, Purpose.SUBSET).permutation(len(self))[:count]
         return self.select(np.sort(drawn))
 
     def with_validation(self, fraction: float, data_seed: int) -> FederatedData:
-        """Carve a validation part out of every client's training samples, for tuning; at least one sample stays in train."""
+        """Carve a validation split out of every client's training samples, for tuning.
+
+        Args:
+            fraction: The share of each client's training samples; at least one sample stays in train.
+            data_seed: The seed of the draw.
+
+        Returns:
+            A federation that shares the arrays.
+        """
         train, validation = [], []
         for client, rows in enumerate(self.train):
             take = min(round(fraction * len(rows)), max(0, len(rows) - 1))
@@ -146,32 +206,36 @@ class FederatedData:
             keep = np.sort(order[take:])
             train.append(rows[keep])
             validation.append(rows[np.sort(order[:take])])
-        return replace(self, train=Part.of(train), validation=Part.of(validation), source=None)
+        return replace(self, train=Split.of(train), validation=Split.of(validation), source=None)
 
     def holdout(self, count: int, data_seed: int) -> tuple[Rows, Rows]:
-        """(clients that train, clients held out), both sorted: the held-out ones never train and are only evaluated."""
+        """Draw clients that never train and are only evaluated.
+
+        Args:
+            count: How many are held out.
+            data_seed: The seed of the draw.
+
+        Returns:
+            (clients that train, clients held out), both sorted.
+        """
         order = generator(data_seed, Purpose.HOLDOUT).permutation(len(self))
         return np.sort(order[count:]), np.sort(order[:count])
 
     @cached_property
     def fingerprint(self) -> str:
-        """A SHA-256 of what every client holds, part by part: the same for the same samples however they are stored."""
+        """A SHA-256 of what every client holds, split by split: the same for the same samples however they are stored."""
         if self.memo is None:
             return self._hash_samples()
         key = hashlib.sha256("\0".join((self._kind, *self.clients)).encode())
-        for part in (self.train, self.validation, self.test):
-            key.update(part.rows.tobytes() + part.offsets.tobytes())
+        for split in (self.train, self.validation, self.test):
+            key.update(split.rows.tobytes() + split.offsets.tobytes())
         remembered = self.memo / f"fingerprint-{key.hexdigest()[:24]}"
         known = remembered.read_text() if remembered.exists() else ""
         if len(known) == 64:
             return known
         value = self._hash_samples()
-        scratch = remembered.with_suffix(f".{hash(value) & 0xFFFFFF:x}.tmp")
-        try:
-            scratch.write_text(value)
-            scratch.replace(remembered)
-        except OSError:  # a read-only cache only costs time
-            scratch.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only cache only costs time
+            replace_whole(remembered, value.encode(), sync=False)
         return value
 
     @property
@@ -183,8 +247,8 @@ class FederatedData:
     def _hash_samples(self) -> str:
         sha = hashlib.sha256(f"fedgsp-data-1|{self._kind}\n".encode())
         for client, name in enumerate(self.clients):
-            for part in (self.train, self.validation, self.test):
-                rows = part[client]
+            for split in (self.train, self.validation, self.test):
+                rows = split[client]
                 sha.update(f"{name}|{len(rows)}\n".encode())
                 sha.update(np.ascontiguousarray(self.features[rows]).data)
                 sha.update(np.ascontiguousarray(self.labels[rows]).data)

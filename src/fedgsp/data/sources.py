@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.data.assemble import Common, check_seed
-from fedgsp.data.csvfile import load_csv
-from fedgsp.data.embedded import load_glyphs
+from fedgsp.data.assemble import ReaderOptions, check_seed
+from fedgsp.data.cache import Progress, silent
 from fedgsp.data.federated import FederatedData
-from fedgsp.data.hdf5 import load_hdf5
-from fedgsp.data.images import load_images
-from fedgsp.data.leaf import load_leaf
-from fedgsp.data.npz import load_npz
-from fedgsp.data.parquet import load_hub, load_parquet
-from fedgsp.data.progress import Progress, silent
+from fedgsp.data.readers.csv import load_csv
+from fedgsp.data.readers.glyphs import load_glyphs
+from fedgsp.data.readers.hdf5 import load_hdf5
+from fedgsp.data.readers.hub import load_hub
+from fedgsp.data.readers.images import load_images
+from fedgsp.data.readers.leaf import load_leaf
+from fedgsp.data.readers.npz import load_npz
+from fedgsp.data.readers.parquet import load_parquet
 
 
 @dataclass(frozen=True)
-class Kind:
+class SourceKind:
     """A kind of source: its loader, whether it takes a path after the name, and whether that is a place on this machine."""
 
     load: Callable[..., FederatedData]
@@ -36,15 +37,15 @@ class Kind:
     local: bool = True
 
 
-KINDS: dict[str, Kind] = {
-    "glyphs": Kind(load_glyphs, takes_path=False),
-    "npz": Kind(load_npz, takes_path=True),
-    "leaf": Kind(load_leaf, takes_path=True),
-    "parquet": Kind(load_parquet, takes_path=True),
-    "hf": Kind(load_hub, takes_path=True, local=False),
-    "hdf5": Kind(load_hdf5, takes_path=True),
-    "csv": Kind(load_csv, takes_path=True),
-    "images": Kind(load_images, takes_path=True),
+KINDS: dict[str, SourceKind] = {
+    "glyphs": SourceKind(load_glyphs, takes_path=False),
+    "npz": SourceKind(load_npz, takes_path=True),
+    "leaf": SourceKind(load_leaf, takes_path=True),
+    "parquet": SourceKind(load_parquet, takes_path=True),
+    "hf": SourceKind(load_hub, takes_path=True, local=False),
+    "hdf5": SourceKind(load_hdf5, takes_path=True),
+    "csv": SourceKind(load_csv, takes_path=True),
+    "images": SourceKind(load_images, takes_path=True),
 }
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv"}
 OPTIONS = re.compile(r":(?=[^:/,=]+=)")
@@ -89,10 +90,25 @@ def parse(text: str) -> Source:
 def load(
     source: str, *, data_seed: int | None = None, clients: int | None = None, progress: Progress = silent
 ) -> FederatedData:
-    """The federation that a source text describes.
+    """The federation that a source text describes (`docs/data.md` lists them).
 
-    `data_seed` is the seed of generated data, of partitions and of splits where the source itself does not give one;
-    `clients` asks for that many clients (generated or dealt, or a random subset of those there are).
+    Args:
+        source: `name[:key=value,...]` or a path with options, such as "glyphs:clients=100", "leaf:femnist/data" or
+            "all.csv:label=y,partition=dirichlet,alpha=0.3,clients=50".
+        data_seed: The seed of generated data, of partitions and of splits where the source itself does not give one.
+        clients: Ask for that many clients: generated or dealt, or a random subset of those there are.
+        progress: Called as the work goes on.
+
+    Returns:
+        The federation.
+
+    Raises:
+        InputError: If the source is unknown, or its file cannot be read.
+
+    Example:
+        >>> data = load("glyphs:clients=3")
+        >>> len(data), data.classes, data.sample_shape
+        (3, 62, (28, 28))
     """
     parsed = parse(source)
     kind = KINDS[parsed.kind]
@@ -146,7 +162,7 @@ def _accepted(loader: Callable[..., FederatedData]) -> dict[str, str]:
     own = inspect.signature(loader).parameters.values()
     accepted = {p.name: str(p.annotation) for p in own if p.kind is p.KEYWORD_ONLY and p.name != "progress"}
     if any(p.kind is p.VAR_KEYWORD for p in own):
-        accepted.update({f.name: str(f.type) for f in fields(Common)})
+        accepted.update({f.name: str(f.type) for f in fields(ReaderOptions)})
     return accepted
 
 

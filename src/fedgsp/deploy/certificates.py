@@ -11,28 +11,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import explained
-from fedgsp.data.extras import need
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
 
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 825
 """Longer is refused by some systems' own rules for server certificates."""
 OWNER_ONLY = 0o600
-
-
-def _library() -> tuple[Any, Any, Any, Any]:
-    """(x509, ec, hashes, serialization) of the package `cryptography`, which Flower brings."""
-    x509 = need("cryptography.x509", "flower", "a deployment")
-    ec = need("cryptography.hazmat.primitives.asymmetric.ec", "flower", "a deployment")
-    hashes = need("cryptography.hazmat.primitives.hashes", "flower", "a deployment")
-    return x509, ec, hashes, need("cryptography.hazmat.primitives.serialization", "flower", "a deployment")
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,6 @@ class Authority:
     @classmethod
     def make(cls, name: str) -> Authority:
         """A new authority that signs itself."""
-        x509, ec, hashes, _ = _library()
         key = ec.generate_private_key(ec.SECP384R1())
         subject = _named(name)
         built = (
@@ -59,19 +49,16 @@ class Authority:
     @classmethod
     def read(cls, certificate: Path, key: Path) -> Authority:
         """An authority from its two files."""
-        _, _, _, serialization = _library()
         found: Any = serialization.load_pem_private_key(_content(key), password=None)
         return cls(read_certificate(certificate), found)
 
     def write(self, certificate: Path, key: Path) -> None:
         """Leave both in files."""
-        _, _, _, serialization = _library()
         write_public(certificate, self.certificate.public_bytes(serialization.Encoding.PEM))
         write_secret(key, _pem(self.key))
 
     def sign_server(self, hosts: Sequence[str], certificate: Path, key: Path) -> None:
         """A key and a certificate for a server that is reached by these names and addresses."""
-        x509, ec, hashes, serialization = _library()
         own = ec.generate_private_key(ec.SECP384R1())
         names = x509.SubjectAlternativeName([_alternative(host) for host in dict.fromkeys(hosts)])
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
@@ -90,7 +77,6 @@ class Authority:
 
 def make_node_key(private: Path, public: Path, comment: str) -> None:
     """A key pair of a node, in the format of OpenSSH: the private part never leaves the site, the public one is registered."""
-    _, ec, _, serialization = _library()
     key = ec.generate_private_key(ec.SECP384R1())
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
     write_secret(private, key.private_bytes(encoding, form, serialization.NoEncryption()))
@@ -100,20 +86,17 @@ def make_node_key(private: Path, public: Path, comment: str) -> None:
 
 def read_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """A node's private key, refused with a sentence where Flower would refuse it."""
-    _, curves, _, serialization = _library()
-    key: Any
     try:
         key = serialization.load_ssh_private_key(_content(path), password=None)
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} is not a private key in the format of OpenSSH without a password: {error}.") from error
-    if not isinstance(key, curves.EllipticCurvePrivateKey):
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InputError(f"{path} is not a key on a NIST curve; make one with: fedgsp site key {path.parent}.")
-    return cast("ec.EllipticCurvePrivateKey", key)
+    return key
 
 
 def read_node_public(path: Path) -> bytes:
     """A node's public key as Flower's messages carry it (PEM)."""
-    _, ec, _, serialization = _library()
     try:
         key = serialization.load_ssh_public_key(_content(path))
     except ValueError as error:
@@ -125,16 +108,13 @@ def read_node_public(path: Path) -> bytes:
 
 def public_pem(key: ec.EllipticCurvePublicKey) -> bytes:
     """A public key as Flower's messages carry it."""
-    _, _, _, serialization = _library()
-    pem: bytes = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return pem
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def read_certificate(path: Path) -> x509.Certificate:
     """A certificate from its file."""
-    library, _, _, _ = _library()
     try:
-        return cast("x509.Certificate", library.load_pem_x509_certificate(_content(path)))
+        return x509.load_pem_x509_certificate(_content(path))
     except ValueError as error:
         raise InputError(f"{path} is not a certificate in PEM.") from error
 
@@ -164,12 +144,10 @@ def _content(path: Path) -> bytes:
 
 
 def _named(name: str) -> Any:
-    x509, _, _, _ = _library()
     return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, name[:64])])
 
 
 def _alternative(host: str) -> Any:
-    x509, _, _, _ = _library()
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -177,7 +155,6 @@ def _alternative(host: str) -> Any:
 
 
 def _builder(subject: Any, issuer: Any, public_key: Any, days: int) -> Any:
-    x509, _, _, _ = _library()
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -191,7 +168,6 @@ def _builder(subject: Any, issuer: Any, public_key: Any, days: int) -> Any:
 
 
 def _usage(*, signs_certificates: bool) -> Any:
-    x509, _, _, _ = _library()
     return x509.KeyUsage(
         digital_signature=not signs_certificates, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
         content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
@@ -200,7 +176,5 @@ def _usage(*, signs_certificates: bool) -> Any:
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    _, _, _, serialization = _library()
     form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, plain)
-    return pem
+    return key.private_bytes(serialization.Encoding.PEM, form, plain)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.core.files import write_whole
-from fedgsp.deploy.layout import Deployment
-from fedgsp.deploy.local import START_SECONDS, Locally, Say, control, ended_run, environment, started_run, submission
+from fedgsp.deploy.local import START_SECONDS, LocalDeployment, Say, control, ended_run, environment, started_run, submission
 from fedgsp.deploy.status import RunStatus, run_status
 from fedgsp.deploy.superlink import FlowerRun, SuperLink
-from fedgsp.report.happenings import held
+from fedgsp.run.reader import is_held
+
+if TYPE_CHECKING:
+    from fedgsp.deploy.layout import Deployment
 
 LOOK_SECONDS, ASK_SECONDS = 0.3, 2.0
 STOP_SECONDS = 120.0
@@ -60,7 +61,7 @@ class Outcome:
             raise RunFailed(f"the run did not begin: {said}; see the logs in {root / 'logs'}.")
         if self.run.status in ("finished", "target"):
             return
-        cause = _cause(self.path)
+        cause = self.run.cause
         done = f"after {self.run.round} of {self.run.rounds} rounds"
         if self.run.status == "paused":
             raise RunFailed(f"the run paused {done}: {cause or 'too few clients answered'}; {go_on}")
@@ -70,7 +71,7 @@ class Outcome:
 
 def run_locally(place: Deployment, run: Path, *, resume: bool, follow: Follow, say: Say) -> Outcome:
     """Start all processes of a deployment on this machine, run, and stop them, however it ends."""
-    with Locally(place, say) as processes:
+    with LocalDeployment(place, say) as processes:
         processes.start_server()
         processes.start_nodes(place.sites())
         number = processes.submit(run, resume)
@@ -107,7 +108,7 @@ def _followed(place: Deployment, run: Path, number: int, follow: Follow, trouble
             now = time.monotonic()
             if now - asked >= ASK_SECONDS:
                 asked, ended = now, ended_run(link, number)
-            if held(run):
+            if is_held(run):
                 last_held = now
             elif last_held is not None and now - last_held > GONE_SECONDS:
                 break
@@ -154,26 +155,8 @@ def stop_run(place: Deployment) -> int:
         raise InputError(f"run {number} is not going on.")
     link.stop(number)
     deadline = time.monotonic() + STOP_SECONDS
-    while held(run):
+    while is_held(run):
         if time.monotonic() > deadline:
             raise RunFailed(f"run {number} was told to stop, but its app still holds {run} after {STOP_SECONDS:g} seconds.")
         time.sleep(LOOK_SECONDS)
     return number
-
-
-def _cause(run: Path) -> str | None:
-    """What the run's last ending says went wrong."""
-    try:
-        with (run / "events.jsonl").open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
-            lines = file.read().splitlines()
-    except OSError:
-        return None
-    for line in reversed(lines):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if event.get("event") in ("failed", "paused", "interrupted"):
-            return str(event.get("cause")) if event.get("cause") else None
-    return None

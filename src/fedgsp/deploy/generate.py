@@ -31,7 +31,7 @@ class _Template(string.Template):
 
 
 @dataclass(frozen=True)
-class Shard:
+class SiteData:
     """What a site holds: a source, and which of its clients the site is (None: the source has one client only)."""
 
     source: str
@@ -61,7 +61,7 @@ class Expected:
 class Wanted:
     """What a new deployment is to be."""
 
-    sites: dict[str, Shard]
+    sites: dict[str, SiteData]
     method: str = "fedgsp"
     model: str = "small_cnn"
     rounds: int = 20
@@ -98,7 +98,7 @@ def write_deployment(place: Deployment, wanted: Wanted) -> None:
     place.write()
 
 
-def check_sites(names: Sequence[str] | dict[str, Shard]) -> None:
+def check_sites(names: Sequence[str] | dict[str, SiteData]) -> None:
     """Names of sites are names of folders, of certificates' subjects and of metrics' labels."""
     if not names:
         raise InputError("a deployment needs at least one site.")
@@ -163,7 +163,7 @@ def _write_server(place: Deployment, wanted: Wanted, words: dict[str, str]) -> N
 
 _NO_DATA = """
 # [data]
-# source = "npz:..."   # the server's own test data, where it has such; else the model is judged on the clients
+# source = "npz:..."   # the server's own test data, where it has such; else the model is evaluated on the clients
 """
 
 
@@ -192,7 +192,7 @@ def _write_app(place: Deployment, words: dict[str, str]) -> None:
         _write(place.app / "fedgsp_app" / name, f"app/fedgsp_app/{name}", words)
 
 
-def _write_site(place: Deployment, name: str, shard: Shard, expected: Expected | None, words: dict[str, str]) -> None:
+def _write_site(place: Deployment, name: str, shard: SiteData, expected: Expected | None, words: dict[str, str]) -> None:
     folder = place.site(name)
     folder.mkdir(parents=True)
     client = shard.client

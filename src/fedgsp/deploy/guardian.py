@@ -2,7 +2,7 @@
 
 It reads process numbers from its standard input. When that ends (the parent closed it, or died in whatever way, `kill -9`
 included) every process named there, and every descendant that carries the deployment's mark in its environment, is told to
-end (SIGTERM) and, where it does not, ended (SIGKILL). Only the standard library, so that it starts at once.
+end (SIGTERM) and, where it does not, ended (SIGKILL).
 """
 
 from __future__ import annotations
@@ -13,47 +13,41 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 MARK = "FEDGSP_DEPLOYMENT"
 """Environment variable that all processes of a deployment inherit, whoever started them."""
 GRACE_SECONDS = 8.0
+SAME_SECONDS = 60.0
 
 
-def marked(mark: str) -> dict[int, str]:
+def marked(mark: str) -> dict[int, float]:
     """Processes that carry this mark, with when they began (so that a number used again is told apart)."""
-    wanted = f"{MARK}={mark}".encode()
     found = {}
-    proc = Path("/proc")
-    for entry in proc.iterdir() if proc.is_dir() else ():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found[int(entry.name)] = started_at(int(entry.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                found[process.pid] = process.create_time()
     return found
 
 
-def started_at(pid: int) -> str:
-    """When a process began, in the kernel's own count; empty where that cannot be had, or the process is over."""
+def started_at(pid: int) -> float:
+    """When a process began, in seconds; 0 where that cannot be had, or the process is over."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in ("Z", "X") else fields[19]
+        process = psutil.Process(pid)
+        over = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        return 0.0 if over else float(process.create_time())
+    except psutil.Error:
+        return 0.0
 
 
-def is_alive(pid: int, began: str) -> bool:
-    """Whether the process that had this number when it began `began` is still there."""
-    if Path("/proc/self/stat").exists():
-        return began != "" and started_at(pid) == began
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
+def is_alive(pid: int, began: float) -> bool:
+    """Whether the process that had this number when it began `began` is still there; clocks may be set meanwhile, a little."""
+    return began > 0 and abs(started_at(pid) - began) < SAME_SECONDS
 
 
-def stop_all(processes: Iterable[tuple[int, str]], mark: str, grace: float = GRACE_SECONDS) -> list[int]:
+def stop_all(processes: Iterable[tuple[int, float]], mark: str, grace: float = GRACE_SECONDS) -> list[int]:
     """Stop these processes and all that carry the mark; those that had to be killed are returned."""
     known = dict(processes)
     _signal(known, signal.SIGTERM)
@@ -74,12 +68,12 @@ def stop_all(processes: Iterable[tuple[int, str]], mark: str, grace: float = GRA
     return sorted(killed)
 
 
-def _left(known: dict[int, str], mark: str) -> dict[int, str]:
+def _left(known: dict[int, float], mark: str) -> dict[int, float]:
     alive = {pid: began for pid, began in known.items() if is_alive(pid, began)}
-    return {**alive, **{pid: began for pid, began in marked(mark).items() if began}}
+    return {**alive, **marked(mark)}
 
 
-def _signal(processes: dict[int, str], number: signal.Signals) -> None:
+def _signal(processes: dict[int, float], number: signal.Signals) -> None:
     for pid, began in processes.items():
         if is_alive(pid, began):
             with suppress(ProcessLookupError, PermissionError):
@@ -91,13 +85,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     mark = sys.argv[1]
-    processes: list[tuple[int, str]] = []
+    processes: list[tuple[int, float]] = []
     for line in sys.stdin:
         pid, _, began = line.strip().partition(" ")
-        if pid.isdigit():
-            processes.append((int(pid), began))
+        with suppress(ValueError):  # half a line: the parent was killed in the midst of it
+            processes.append((int(pid), float(began)))
     stop_all(processes, mark)
-
-
-if __name__ == "__main__":
-    main()

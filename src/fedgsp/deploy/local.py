@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedgsp.core.cache_folder import cache_root
 from fedgsp.core.errors import InputError, RunFailed
-from fedgsp.data.cache import cache_root
 from fedgsp.deploy.certificates import read_node_public
 from fedgsp.deploy.layout import Deployment, split_address
 from fedgsp.deploy.superlink import FlowerRun, SuperLink, Unreachable
@@ -102,7 +102,7 @@ def presence(place: Deployment, link: SuperLink | None = None) -> Presence:
     return found
 
 
-class Locally:
+class LocalDeployment:
     """All processes of a deployment on this machine. To be entered; leaving it stops everything that it started."""
 
     def __init__(self, place: Deployment, say: Say) -> None:
@@ -115,7 +115,7 @@ class Locally:
         self._nodes: list[str] = []
         self.link = control(place)
 
-    def __enter__(self) -> Locally:
+    def __enter__(self) -> LocalDeployment:
         _check_port(self.place.listen)
         self.supervisor.__enter__()
         return self

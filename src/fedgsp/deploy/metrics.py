@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from threading import Lock
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
-from fedgsp.data.extras import need
-from fedgsp.deploy.layout import Deployment
-from fedgsp.deploy.status import FAULTS, run_status
-from fedgsp.report.tail import LineTail
+from fedgsp.core.imports import need
+from fedgsp.deploy.status import status_from
+from fedgsp.run.reader import RunReader
 
-STATES = ("running", "finished", "target", "interrupted", "failed", "stopped", "paused")
+if TYPE_CHECKING:
+    from fedgsp.deploy.layout import Deployment
+
+STATES = ("running", "finished", "target", "interrupted", "failed", "stopped", "paused", "damaged")
 
 
 class RunMetrics:
@@ -26,57 +28,23 @@ class RunMetrics:
     def __init__(self, place: Deployment) -> None:
         self._core = need("prometheus_client.core", "metrics", "Prometheus metrics")
         self._place = place
-        self._run: Path | None = None
-        self._tails: dict[str, LineTail] = {}
-        self._forget(None)
-
-    def _forget(self, run: Path | None) -> None:
-        self._run = run
-        self._tails = {} if run is None else {name: LineTail(run / f"{name}.jsonl") for name in ("journal", "events")}
-        self._last: dict[str, Any] = {}
-        self._hops = self._resumes = self._rounds_begun = self._below_quorum = 0
-        self._sites: set[int] = set()
-        self._bytes: Counter[str] = Counter()
-        self._faults: Counter[tuple[str, str]] = Counter()
-
-    def _read(self) -> None:
-        run = self._place.newest_run()
-        if run != self._run:
-            self._forget(run)
-        if run is None:
-            return
-        fresh = {name: tail.read() for name, tail in self._tails.items()}
-        if any(void for void, _ in fresh.values()):
-            self._forget(run)
-            fresh = {name: tail.read() for name, tail in self._tails.items()}
-        for entry in fresh["journal"][1]:
-            self._last = entry
-        for event in fresh["events"][1]:
-            self._take(event)
-
-    def _take(self, event: dict[str, Any]) -> None:
-        kind = str(event.get("event"))
-        self._hops += kind == "hop"
-        self._resumes += kind == "resumed"
-        self._rounds_begun += kind == "round"
-        if kind == "hop":
-            self._bytes["down"] += int(event.get("down", 0))
-            self._bytes["up"] += int(event.get("up", 0))
-        self._below_quorum += kind == "below_quorum"
-        if kind == "sites":
-            self._sites |= {int(member["number"]) for member in event.get("members", [])}
-            self._sites -= {int(number) for number in event.get("left", [])}
-        if kind in FAULTS:
-            self._faults[kind, _kind_of(event.get("cause"))] += 1
+        self._run: RunReader | None = None
+        self._lock = Lock()
 
     def collect(self) -> Iterator[Any]:
         """The figures of the newest run; none before there is one."""
-        self._read()
-        if self._run is None:
+        newest = self._place.newest_run()
+        if newest is None:
             return
+        if self._run is None or self._run.path != newest:
+            self._run = RunReader(newest)
+        run = self._run
+        with self._lock:  # scrapes may overlap
+            run.read()
+        last, counts = run.history[-1] if run.history else {}, run.events.kinds
         gauge, counter = self._core.GaugeMetricFamily, self._core.CounterMetricFamily
-        status = run_status(self._run)
-        labels, values = ["run", "method"], [self._run.name, status.method]
+        status = status_from(run)
+        labels, values = ["run", "method"], [newest.name, status.method]
 
         def one(family: Any, name: str, text: str, value: float) -> Any:
             made = family(f"fedgsp_{name}", text, labels=labels)
@@ -90,25 +58,28 @@ class RunMetrics:
         yield one(gauge, "round", "Rounds that are finished.", status.round)
         yield one(gauge, "rounds_planned", "Rounds that the run is to have.", status.rounds)
         for name in ("train_loss", "loss", "accuracy", "groups", "chains", "clients", "left_out", "samples"):
-            if isinstance(self._last.get(name), (int, float)):
-                yield one(gauge, f"last_{name}", f"The last finished round's {name.replace('_', ' ')}.", self._last[name])
-        if "timings" in self._last:
+            if name in last:
+                yield one(gauge, f"last_{name}", f"The last finished round's {name.replace('_', ' ')}.", last[name])
+        if last:
             spent = gauge("fedgsp_last_round_seconds", "Where the last round's time went.", labels=[*labels, "stage"])
             for stage in ("plan", "train", "evaluate", "aggregate"):
-                spent.add_metric([*values, stage], float(self._last["timings"].get(stage, 0.0)))
+                spent.add_metric([*values, stage], last["timings"].get(stage, 0.0))
             yield spent
-            yield one(gauge, "last_round_begun_timestamp_seconds", "When the last round began.", self._last["timings"]["at"])
-        yield one(counter, "hops", "Visits to clients that were answered.", self._hops)
-        yield one(counter, "rounds_begun", "Attempts at a round, repeated ones included.", self._rounds_begun)
-        yield one(counter, "rounds_below_quorum", "Attempts at a round that did not count.", self._below_quorum)
-        yield one(gauge, "sites", "Sites that were there when the last round was planned.", len(self._sites))
-        yield one(counter, "resumes", "How often the run was taken up again.", self._resumes)
+            yield one(gauge, "last_round_begun_timestamp_seconds", "When the last round began.", last["timings"].get("at", 0.0))
+        yield one(counter, "hops", "Visits to clients that were answered.", counts["hop"])
+        yield one(counter, "rounds_begun", "Attempts at a round, repeated ones included.", counts["round"])
+        yield one(counter, "rounds_below_quorum", "Attempts at a round that did not count.", counts["below_quorum"])
+        yield one(gauge, "sites", "Sites that were there when the last round was planned.", len(run.events.present))
+        yield one(counter, "resumes", "How often the run was taken up again.", counts["resumed"])
         handed = counter("fedgsp_bytes", "Bytes of models handed to clients and on.", labels=[*labels, "direction"])
         for direction in ("down", "up"):
-            handed.add_metric([*values, direction], self._bytes[direction])
+            handed.add_metric([*values, direction], run.events.bytes[direction])
         yield handed
         faults = counter("fedgsp_faults", "Clients left out or refused, by cause.", labels=[*labels, "kind", "cause"])
-        for (kind, cause), count in sorted(self._faults.items()):
+        by_cause: Counter[tuple[str, str]] = Counter()
+        for (kind, _, cause), count in run.events.faults.items():
+            by_cause[kind, _kind_of(cause)] += count
+        for (kind, cause), count in sorted(by_cause.items()):
             faults.add_metric([*values, kind, cause], count)
         yield faults
 
@@ -135,7 +106,7 @@ class MetricsServer:
         self._thread.join()
 
 
-def _kind_of(cause: object) -> str:
+def _kind_of(cause: str) -> str:
     """The stable part of a cause: what stands before the first colon or bracket, so that labels stay few."""
-    words = str(cause or "unknown").split(":")[0].split("(")[0].split(";")[0].strip()
+    words = cause.split(":")[0].split("(")[0].split(";")[0].strip()
     return "".join(" " if letter.isdigit() else letter for letter in words)[:60].strip() or "unknown"

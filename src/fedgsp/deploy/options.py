@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
 from fedgsp.data.cache import open_entry
 from fedgsp.data.sources import absolute, parse
-from fedgsp.deploy.generate import Expected, Shard, Wanted, write_deployment
+from fedgsp.deploy.generate import Expected, SiteData, Wanted, write_deployment
 from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import free_ports
-from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.parts import encode
 from fedgsp.plan import Grouped
+
+if TYPE_CHECKING:
+    from fedgsp.method import Method
 
 MANY_SITES = 30
 MOST_NODES_HERE = 24
@@ -62,7 +64,7 @@ def write_from(options: Options, place: Deployment, node_ports: tuple[int, ...] 
         text = _config_text(options.config)
     method = named(options.method or "fedgsp")
     wanted = Wanted(
-        {name: Shard(source, data.clients[k], k) for k, name in enumerate(names)},
+        {name: SiteData(source, data.clients[k], k) for k, name in enumerate(names)},
         server_data=None if options.server_data is None else absolute(options.server_data),
         expected=_expected(data),
         config=text,

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedgsp.core.errors import FedgspError, InputError
-from fedgsp.deploy.roster import Roster
+from fedgsp.data.cache import Progress, silent
+from fedgsp.deploy.server_evaluation import with_server_evaluation
 from fedgsp.deploy.settings import DeploySettings, read_deployment
-from fedgsp.engine.flower.engine import FlowerEngine, Ways
-from fedgsp.engine.flower.guard import Guard
-from fedgsp.engine.flower.pace import Pace
-from fedgsp.engine.flower.pump import Clock
-from fedgsp.engine.flower.sheet import Sheet
+from fedgsp.deploy.site_log import SiteLog, outline
+from fedgsp.deploy.sites import SiteRegistry
+from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.engine import FlowerEngine, MessageSettings
+from fedgsp.engine.transports.flower.run_spec import RunSpec
+from fedgsp.engine.transports.flower.transport import Clock
+from fedgsp.engine.transports.flower.update_guard import UpdateGuard
 from fedgsp.parts import encode
-from fedgsp.run import drive
-from fedgsp.run.central import bound
-from fedgsp.run.config import RunConfig
-from fedgsp.run.drive import Objects, Venue
-from fedgsp.run.observers import Observer
-from fedgsp.run.result import RunResult
-from fedgsp.run.roster import Log, outline
-from fedgsp.run.setup import Setup
+from fedgsp.run import lifecycle
+from fedgsp.run.build import RunBuilder
+from fedgsp.run.callbacks import Callback
+
+if TYPE_CHECKING:
+    from fedgsp.run.config import RunConfig
+    from fedgsp.run.result import RunResult
+    from fedgsp.run.run import Run
 
 app = ServerApp()
 
@@ -53,7 +57,7 @@ def serve(
     *,
     resume: bool = False,
     clock: Clock | None = None,
-    observers: Sequence[Observer] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """A deployment's run over any Grid: waits for the sites, then the ordinary loop with journal and checkpoints.
 
@@ -61,35 +65,48 @@ def serve(
     """
     clock = clock or Clock(poll=settings.poll_seconds)
     goes_on = resume and (run_dir / "config.toml").exists()
-    log = Log.read(run_dir) if goes_on else Log()
-    log.run = log.run or secrets.token_hex(8)
-    roster = Roster(grid, settings, _sheet(log.run, config, settings), clock, log)
-    now = roster.wait_for_sites()
-    if log.kind is not None and log.kind.wire != settings.wire:
-        raise InputError(f"{run_dir} was begun with models sent as {log.kind.wire}, and cannot go on with {settings.wire}.")
-    first = outline(log.kind, log.first.values()) if log.kind is not None and log.first else now
-
-    def prepared(config: RunConfig, kernel: str | None = None) -> Setup:
-        setup = Objects(data=first).prepare(config, kernel=kernel)
-        return bound(replace(setup, job=replace(setup.job, wire=settings.wire)), config)
-
-    def engine(setup: Setup) -> FlowerEngine:
-        kernel = setup.job.kernel
-        roster.sheet = replace(roster.sheet, kernel=kernel.name, layers=kernel.layers)
-        pace = Pace(settings.hop_seconds_floor, settings.hop_seconds_cap)
-        ways = Ways(settings.in_flight, pace, Guard(settings.norm_bound), clock)
-        return FlowerEngine(grid, roster, setup.job, roster.sheet, ways)
-
-    venue, watching = Venue(prepared, engine, roster), [*observers, Lines()]
+    log = SiteLog()
     if goes_on:
-        return drive.resume(run_dir, rounds=config.run.rounds, observers=watching, venue=venue)
-    return drive.start(prepared(config), run_dir, watching, venue)
+        log.read(run_dir)
+    log.run = log.run or secrets.token_hex(8)
+    sites = SiteRegistry(grid, settings, _run_spec(log.run, config, settings), clock, log)
+    now = sites.wait_for_sites()
+    if log.samples is not None and log.samples.wire != settings.wire:
+        raise InputError(f"{run_dir} was begun with models sent as {log.samples.wire}, and cannot go on with {settings.wire}.")
+    first = outline(log.samples, log.first.values()) if log.samples is not None and log.first else now
+
+    def engine(run: Run) -> FlowerEngine:
+        kernel = run.worker_setup.kernel
+        sites.run_spec = replace(sites.run_spec, kernel=kernel.name, layers=kernel.layers)
+        limit = AdaptiveTimeLimit(settings.hop_seconds_floor, settings.hop_seconds_cap)
+        messages = MessageSettings(settings.in_flight, limit, UpdateGuard(settings.norm_bound), clock)
+        return FlowerEngine(grid, sites, run.worker_setup, sites.run_spec, messages)
+
+    builder, watching = SiteRunBuilder(data=first, engine=engine, sites=sites), [*callbacks, Lines()]
+    if goes_on:
+        return lifecycle.resume(run_dir, rounds=config.run.rounds, callbacks=watching, builder=builder)
+    return lifecycle.start(builder.build(config), run_dir, watching)
 
 
-class Lines(Observer):
+@dataclass(frozen=True)
+class SiteRunBuilder(RunBuilder):
+    """Builds runs whose clients are sites."""
+
+    engine: Callable[[Run], FlowerEngine] | None = None
+    sites: SiteRegistry | None = None
+
+    def build(self, config: RunConfig, *, progress: Progress = silent, kernel: str | None = None) -> Run:
+        """See `RunBuilder.build`."""
+        assert self.sites is not None
+        run = super().build(config, progress=progress, kernel=kernel)
+        setup = replace(run.worker_setup, wire=self.sites.settings.wire)
+        return with_server_evaluation(replace(run, worker_setup=setup, availability=self.sites, remote_engine=self.engine))
+
+
+class Lines(Callback):
     """A line a round, for whoever follows the ServerApp's log."""
 
-    def round_done(self, entry: dict[str, object]) -> None:
+    def on_round_end(self, entry: dict[str, object]) -> None:
         """What came of a round."""
         skipped = entry.get("skipped")
         lost = f", {len(skipped)} skipped" if isinstance(skipped, list) else ""
@@ -98,9 +115,9 @@ class Lines(Observer):
         print(f"round {entry['round']}: {entry['clients']} clients in {entry['chains']} chains{lost}{good}", flush=True)
 
 
-def _sheet(run: str, config: RunConfig, settings: DeploySettings) -> Sheet:
+def _run_spec(run: str, config: RunConfig, settings: DeploySettings) -> RunSpec:
     """What sites are told of a run; its name is the same after a resume, since they keep their states under it."""
-    return Sheet(
+    return RunSpec(
         run, config.run.seed, encode(config.method.local), config.model.name, wire=settings.wire, device=config.run.device,
         validation=config.data.validation, data_seed=config.data.seed,
     )  # fmt: skip

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import read_toml
-from fedgsp.core.wire import FULL, Wire
-from fedgsp.method import Method
+from fedgsp.core.tensors import FULL, Wire
+from fedgsp.deploy.server_evaluation import AT_SITES
 from fedgsp.parts import kind_of
-from fedgsp.run.central import AT_SITES
 from fedgsp.run.config import RunConfig, from_dict, section
+
+if TYPE_CHECKING:
+    from fedgsp.method import Method
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class DeploySettings:
     repeated up to `repeats` times, then the run pauses. Profiles are asked for anew every `profile_every` rounds (0: only from
     sites that are new or announce new data). At most `in_flight` messages are on their way. A hop may take as long as the
     client's size and speed suggest, but at least `hop_seconds_floor` and at most `hop_seconds_cap`. `wire` is the type in which
-    models travel, `norm_bound` how many times the median an update may be long (see `engine/flower/guard.py`).
+    models travel, `norm_bound` how many times the median an update may be long (see `transports/flower/update_guard.py`).
     """
 
     sites: int = 1

@@ -25,7 +25,7 @@ from fedgsp.deploy.layout import checked_address
 from fedgsp.deploy.superlink import SuperLink
 
 if TYPE_CHECKING:
-    from fedgsp.engine.flower.site import Site
+    from fedgsp.engine.transports.flower.site import Site
 
 Result = TypeVar("Result")
 
@@ -51,7 +51,7 @@ def check_site(folder: Path, superlink: str | None, *, offline: bool = False, in
 
 
 def _checks(folder: Path, superlink: str | None, offline: bool, insecure: bool) -> Iterator[Check]:
-    from fedgsp.engine.flower.site import read_site
+    from fedgsp.engine.transports.flower.site import read_site
 
     site, trouble = _tried(lambda: read_site(folder / "site.toml"))
     if site is None:
@@ -66,7 +66,7 @@ def _checks(folder: Path, superlink: str | None, offline: bool, insecure: bool) 
 
 
 def _data(folder: Path, site: Site) -> Iterator[Check]:
-    from fedgsp.engine.flower.shard import client_of
+    from fedgsp.engine.transports.flower.shard import client_of
 
     data, trouble = _tried(lambda: load(site.source, data_seed=site.seed))
     if data is None:
@@ -93,7 +93,7 @@ def _sizes(data: FederatedData, client: int) -> Check:
     if train == 0:
         return Check("sizes", "wrong", f"{text}; without training samples it cannot take part")
     if train < FEW_SAMPLES or test == 0:
-        return Check("sizes", "note", f"{text}; {'few to train on' if train < FEW_SAMPLES else 'it cannot judge the model'}")
+        return Check("sizes", "note", f"{text}; {'few to train on' if train < FEW_SAMPLES else 'it cannot evaluate the model'}")
     return Check("sizes", "ok", text)
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import FedgspError
-from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import Presence, control, presence
 from fedgsp.deploy.supervise import recorded
-from fedgsp.report.runview import RunView
-from fedgsp.run.files import read_lines
 from fedgsp.run.metrics import score_words
+from fedgsp.run.reader import RunReader
 
-FAULTS = ("skipped", "lost", "not_judged")
+if TYPE_CHECKING:
+    from fedgsp.deploy.layout import Deployment
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,13 @@ class RunStatus:
     told: str
     faults: dict[str, Counter[str]]
     """For each client, by name, how often and why it was left out."""
+    cause: str | None = None
+    """Why it stands so: what a failed run died of, what of a damaged one cannot be read."""
 
     @property
     def resumable(self) -> bool:
         """Whether going on with it would do anything."""
-        return self.status in ("stopped", "interrupted", "failed", "paused")
+        return self.status in ("stopped", "interrupted", "failed", "paused", "damaged")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Status:
             if run is None
             else {
                 "directory": str(run.path), "method": run.method, "status": run.status, "round": run.round,
-                "rounds": run.rounds, "score": run.score, "value": run.value, "told": run.told,
+                "rounds": run.rounds, "score": run.score, "value": run.value, "told": run.told, "cause": run.cause,
                 "faults": {name: dict(causes) for name, causes in run.faults.items()},
             },
         }  # fmt: skip
@@ -83,41 +84,21 @@ def status_of(place: Deployment) -> Status:
 
 def run_status(run: Path) -> RunStatus:
     """A run directory in a few facts."""
-    view = RunView(run)
-    view.read()
-    judged = view.score or "loss"
-    value = view.final(judged)
-    done = view.entries[-1]["round"] if view.entries else 0
+    reader = RunReader(run)
+    reader.read()
+    return status_from(reader)
+
+
+def status_from(run: RunReader) -> RunStatus:
+    """The same of one that was read."""
+    metric = run.score or "loss"
+    value = run.final(metric)
+    names = {**dict(enumerate(run.names)), **run.events.sites}
+    faults: dict[str, Counter[str]] = {}
+    for (kind, client, cause), count in run.events.faults.items():
+        name = str(client) if client is None else names.get(client, str(client))
+        faults.setdefault(name, Counter())[f"{kind}: {cause}"] += count
     return RunStatus(
-        run, view.method, view.status, done, view.rounds_planned, judged if value is not None else None, value,
-        score_words(view.entries, judged), faults_of(run),
+        run.path, run.method, run.status, run.round, run.rounds_planned, metric if value is not None else None, value,
+        score_words(run.history, metric), faults, run.cause,
     )  # fmt: skip
-
-
-def faults_of(run: Path) -> dict[str, Counter[str]]:
-    """Who was left out, how often and why, over all rounds."""
-    names = dict(enumerate(_names(run)))
-    found: dict[str, Counter[str]] = {}
-    for event in _events(run):
-        if event.get("event") == "sites":  # who came later is not among those that the plans begin with
-            names.update({int(member["number"]): str(member["name"]) for member in event.get("members", [])})
-        if event.get("event") in FAULTS:
-            client = event.get("client")
-            name = names.get(client, str(client)) if isinstance(client, int) else str(client)
-            found.setdefault(name, Counter())[f"{event['event']}: {event.get('cause')}"] += 1
-    return found
-
-
-def _events(run: Path) -> list[dict[str, Any]]:
-    try:
-        return list(read_lines(run / "events.jsonl"))
-    except (OSError, ValueError):
-        return []
-
-
-def _names(run: Path) -> list[str]:
-    try:
-        first = next(read_lines(run / "plans.jsonl"), {})
-    except (OSError, ValueError):
-        return []
-    return [str(name) for name in first.get("clients", [])]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,22 +21,33 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan, Stop
+from fedgsp.core.chain import Hop, HopReport, Plan
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
-from fedgsp.core.tensors import Tensors
 from fedgsp.deploy.settings import DeploySettings, why_not
-from fedgsp.engine.flower.guard import Guard, check_counters, check_size, moved
-from fedgsp.engine.flower.pace import Pace
-from fedgsp.engine.flower.pump import Arrived, Clock, Hopped, Letter, Missed, Opened, Pump
-from fedgsp.engine.flower.records import Refused
-from fedgsp.engine.manager import Policy
+from fedgsp.engine.messages import ChainOutput, EngineEvent, HopDone, HopSkipped
+from fedgsp.engine.scheduler import ChainScheduler
+from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.transport import (
+    CheckedAnswer,
+    Clock,
+    Conversation,
+    FlowerTransport,
+    OutgoingMessage,
+    Questions,
+    ask,
+)
+from fedgsp.engine.transports.flower.update_guard import UpdateGuard, check_counters, check_size, moved
 from fedgsp.method import Method
 from fedgsp.methods import named
-from fedgsp.run.trial import begun, finished
+from fedgsp.run.part_checks import begun, finished
 from fedgsp.server import evaluated_model
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 MOST_EXAMPLES = 10_000_000
 """What a client may weigh that did not say beforehand how many examples it has."""
@@ -78,7 +89,7 @@ class FedGSP:
         method = named(self.method) if isinstance(self.method, str) else self.method
         if (reason := why_not(method)) is not None:
             raise InputError(reason)
-        half: str = getattr(method.server, "half", "")
+        half = method.server.requires_local
         if method.yields != "one" or half:
             raise InputError(f"the method '{method.name}' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
         if self.kappa is None:
@@ -95,8 +106,8 @@ class _Run:
         self._grid, self._method, self._settings, self._config, self._clock = grid, method, settings, config, clock
         self.nodes: list[int] = []
         self._counts: dict[int, list[int] | None] = {}
-        self._pace = Pace(settings.hop_seconds_floor, settings.hop_seconds_cap)
-        self._guard = Guard(settings.norm_bound)
+        self._time_limit = AdaptiveTimeLimit(settings.hop_seconds_floor, settings.hop_seconds_cap)
+        self._guard = UpdateGuard(settings.norm_bound)
 
     def wait(self) -> None:
         """Until enough nodes are there."""
@@ -115,11 +126,11 @@ class _Run:
         here = set(self._grid.get_node_ids())
         self.nodes += sorted(here - set(self.nodes))
         clients = [k for k, node in enumerate(self.nodes) if node in here]
-        ask = [k for k in clients if k not in self._counts]
-        self._counts.update(dict.fromkeys(ask))
-        for happening in self._pump(_Histograms(self)).walk({i: Chain((k,)) for i, k in enumerate(ask)}):
-            if isinstance(happening, Arrived) and happening.hops:
-                self._counts[ask[happening.index]] = happening.token
+        new = [k for k in clients if k not in self._counts]
+        self._counts.update(dict.fromkeys(new))
+        transport = self._transport(_Histograms(self))
+        for index in ask(transport, new):
+            self._counts[new[index]] = transport.answers[index]
         told = {k: self._counts[k] for k in clients}
         width = max((len(counts) for counts in told.values() if counts is not None), default=1)
         counts = np.zeros((len(clients), width), dtype=np.int64)
@@ -144,16 +155,18 @@ class _Run:
     def _trained(self, plan: Plan, state: ServerState) -> tuple[ServerState, MetricRecord] | None:
         self._guard.next_round()
         most = [sum(self.examples(k) or MOST_EXAMPLES for k in chain.clients) for chain in plan.chains]
-        update, reports = self._method.server.start(state, plan, most), []
-        dialect = _Training(self, state, plan, self._guard, self._config)
-        for happening in self._pump(dialect, str(plan.round)).walk(dict(enumerate(plan.chains)), dialect.begin):
-            if isinstance(happening, Missed):
-                print(f"round {plan.round}: node {self.nodes[happening.stop.client]} is skipped: {happening.cause}", flush=True)
-            elif isinstance(happening, Hopped):
-                reports.append(happening.report)
-                self._pace.learn(happening.report.client, happening.report.samples, happening.waited, happening.waited)
-            elif happening.hops:
-                update.add(ChainResult(happening.index, plan.chains[happening.index], happening.token, happening.hops))
+        update, reports = self._method.server.start(state, plan, most), list[HopReport]()
+
+        def told(event: EngineEvent) -> None:
+            if isinstance(event, HopSkipped):
+                print(f"round {plan.round}: node {self.nodes[event.client]} is skipped: {event.cause}", flush=True)
+            elif isinstance(event, HopDone) and event.waited is not None:
+                reports.append(event.report)
+                self._time_limit.learn(event.report.client, event.report.samples, event.waited, event.waited)
+
+        transport = self._transport(_Training(self, state, plan, self._guard, self._config), str(plan.round))
+        for result in ChainScheduler(transport).run_chains(plan, state, told):
+            update.add(result)
         if not reports or len(reports) < self._settings.quorum * sum(map(len, plan.chains)):
             return None
         return finished(self._method.server, update, state, plan.round), _averaged(reports)
@@ -162,38 +175,34 @@ class _Run:
         """Metrics of everybody who is there, weighed by their examples."""
         here = set(self._grid.get_node_ids())
         clients = [k for k, node in enumerate(self.nodes) if node in here]
-        dialect = _Evaluating(self, arrays_of(state.evaluated(evaluated_model(self._method.server, state))[0]), self._config)
-        found = self._pump(dialect, str(state.round)).walk({i: Chain((k,)) for i, k in enumerate(clients)})
-        return _averaged([happening.report for happening in found if isinstance(happening, Hopped)])
+        model = arrays_of(state.evaluated(evaluated_model(self._method.server, state))[0])
+        transport = self._transport(_Evaluating(self, model, self._config), str(state.round))
+        return _averaged([transport.answers[index] for index in ask(transport, clients)])
 
     def examples(self, client: int) -> int:
         """How many a client said it has; 0 for one that does not tell."""
         return sum(self._counts.get(client) or ())
 
-    def _pump(self, dialect: Any, group: str = "") -> Pump:
-        def limit(stop: Stop) -> float:
-            return self._pace.limit(stop.client, self.examples(stop.client))
+    def _transport(self, conversation: Conversation, group: str = "") -> FlowerTransport:
+        def limit(hop: Hop) -> float:
+            return self._time_limit.limit(hop.client, self.examples(hop.client))
 
-        policy = Policy(on_failure="skip", hop_seconds=limit)
-        return Pump(self._grid, dialect, policy, self._settings.in_flight, self._clock, group)
+        return FlowerTransport(self._grid, conversation, limit, self._settings.in_flight, self._clock, group)
 
 
 @dataclass
-class _Histograms:
+class _Histograms(Questions):
     run: _Run
 
-    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
-        return Letter(self.run.nodes[stop.client], "query.histogram", RecordDict())
+    def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
+        return OutgoingMessage(self.run.nodes[hop.client], "query.histogram", RecordDict())
 
-    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
+    def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
         record = content["histogram"]
         counts = record["counts"] if isinstance(record, MetricRecord) else None
         if not isinstance(counts, list) or not all(isinstance(n, int) and 0 <= n <= MOST_EXAMPLES for n in counts):
             raise Refused("its histogram is not a list of counts")
-        return Opened(counts, HopReport(stop.client, 0, 0, 0, 0, 0, 0, seconds))
-
-    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
-        return dict.fromkeys(range(len(waiting)))
+        return CheckedAnswer(counts, HopReport(hop.client, 0, 0, 0, 0, 0, 0, seconds))
 
 
 @dataclass
@@ -201,52 +210,55 @@ class _Training:
     run: _Run
     state: ServerState
     plan: Plan
-    guard: Guard
+    guard: UpdateGuard
     config: ConfigRecord
 
-    def begin(self, index: int) -> Tensors:
+    def _begin(self, index: int) -> Tensors:
         return self.state.models[self.plan.chains[index].start]
 
-    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
-        record = arrays_of(token)
+    def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
+        record = arrays_of(token or self._begin(index))
         config = ConfigRecord({**self.config, "server-round": self.plan.round})
         content = RecordDict({"arrays": record, "config": config})
-        return Letter(self.run.nodes[stop.client], "train", content, sum(len(array.data) for array in record.values()))
+        return OutgoingMessage(self.run.nodes[hop.client], "train", content, sum(len(array.data) for array in record.values()))
 
-    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
-        handed: Tensors = token
+    def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
+        handed: Tensors = token or self._begin(index)
         record = content["arrays"]
         after = tensors_of(record, "its arrays") if isinstance(record, ArrayRecord) else {}
         if {n: (t.shape, t.dtype) for n, t in after.items()} != {n: (t.shape, t.dtype) for n, t in handed.items()}:
             raise Refused("refused: its arrays have other names, shapes or types than those it was handed")
-        check_size(after, self.begin(index), "its model's")
+        check_size(after, self._begin(index), "its model's")
         check_counters(after, "its model's")
-        report = _report(stop, content, seconds, self.run.examples(stop.client) or MOST_EXAMPLES)
+        report = _report(hop, content, seconds, self.run.examples(hop.client) or MOST_EXAMPLES)
         distance = moved(handed, after)
         self.guard.check_alone(distance, handed)
-        return Opened(after, report, distance / math.sqrt(max(1, report.samples)))
+        return CheckedAnswer(after, report, distance / math.sqrt(max(1, report.samples)))
 
-    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
-        return self.guard.judge([opened.moved or 0.0 for opened in waiting], more)
+    def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
+        return self.guard.verdicts([answer.moved or 0.0 for answer in waiting], more)
+
+    def output(self, token: Any) -> ChainOutput:
+        return ChainOutput(token, {}, {})
 
 
 @dataclass
-class _Evaluating:
+class _Evaluating(Questions):
     run: _Run
     arrays: ArrayRecord
     config: ConfigRecord
 
-    def compose(self, index: int, stop: Stop, token: Any) -> Letter:
-        return Letter(self.run.nodes[stop.client], "evaluate", RecordDict({"arrays": self.arrays, "config": self.config}))
+    def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
+        return OutgoingMessage(
+            self.run.nodes[hop.client], "evaluate", RecordDict({"arrays": self.arrays, "config": self.config})
+        )
 
-    def open(self, index: int, stop: Stop, token: Any, content: RecordDict, seconds: float) -> Opened:
-        return Opened(None, _report(stop, content, seconds, MOST_EXAMPLES))
-
-    def judge(self, waiting: Sequence[Opened], more: bool) -> dict[int, str | None] | None:
-        return dict.fromkeys(range(len(waiting)))
+    def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
+        report = _report(hop, content, seconds, MOST_EXAMPLES)
+        return CheckedAnswer(report, report)
 
 
-def _report(stop: Stop, content: RecordDict, seconds: float, most: int) -> HopReport:
+def _report(hop: Hop, content: RecordDict, seconds: float, most: int) -> HopReport:
     """A client's metrics; `num-examples` is what it weighs, bounded by what it said it has."""
     metrics = content["metrics"]
     if not isinstance(metrics, MetricRecord):
@@ -257,7 +269,7 @@ def _report(stop: Stop, content: RecordDict, seconds: float, most: int) -> HopRe
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, (int, float))}
     if not all(map(math.isfinite, numbers.values())):
         raise Refused("refused: a metric of its is not a finite number")
-    return HopReport(stop.client, stop.hop, stop.visit, int(examples), 0, 0, 0, seconds, numbers)
+    return HopReport(hop.client, hop.index, hop.repeat, int(examples), 0, 0, 0, seconds, numbers)
 
 
 def _averaged(reports: Sequence[HopReport]) -> MetricRecord:

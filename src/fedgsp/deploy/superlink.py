@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedgsp.core.errors import FedgspError
-from fedgsp.data.extras import need
+from fedgsp.core.imports import need
 from fedgsp.deploy.certificates import public_pem
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric import ec
 
 MEDIA = "application/protobuf"
 SECONDS = 20.0
@@ -35,7 +35,7 @@ class Distrusted(FedgspError):
     """The server's certificate was not signed by the authority we trust, or is not for this name, or is out of date."""
 
 
-class Refused(FedgspError):
+class SuperLinkRefused(FedgspError):
     """The SuperLink answered, and said no."""
 
     def __init__(self, status: int, said: str) -> None:
@@ -89,7 +89,7 @@ class SuperLink:
         proto = _proto("control_pb2")
         try:
             reply = self._call("control/register-node", proto.RegisterNodeRequest(public_key=public_key, name=name))
-        except Refused as refusal:
+        except SuperLinkRefused as refusal:
             if "already" in refusal.said.lower():
                 return None
             raise
@@ -123,7 +123,7 @@ class SuperLink:
         """Whether a SuperLink is there."""
         try:
             self.nodes()
-        except Refused:
+        except SuperLinkRefused:
             return True
         except Unreachable:
             return False
@@ -139,7 +139,7 @@ class SuperLink:
         request = proto.ActivateNodeRequest(public_key=public_pem(key.public_key()), heartbeat_interval=-1.0)
         try:
             self._call("fleet/activate-node", request, _signed(key))
-        except Refused as refusal:
+        except SuperLinkRefused as refusal:
             if "interval" in refusal.said.lower():
                 return True
             if refusal.status == 401:
@@ -169,7 +169,7 @@ class SuperLink:
             connection.close()
         self._read_clock(answer.headers.get("date"), asked)
         if answer.status != 200:
-            raise Refused(answer.status, body.decode(errors="replace").strip()[:300] or answer.reason)
+            raise SuperLinkRefused(answer.status, body.decode(errors="replace").strip()[:300] or answer.reason)
         return body
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -192,10 +192,8 @@ def _proto(name: str) -> Any:
 
 def _signed(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
     """The headers by which a node proves that it has the key: its public part, the time, and a signature of that."""
-    ec = need("cryptography.hazmat.primitives.asymmetric.ec", "flower", "a deployment")
-    hashes = need("cryptography.hazmat.primitives.hashes", "flower", "a deployment")
     timestamp = datetime.now(UTC).isoformat()
-    signature: bytes = key.sign(timestamp.encode(), ec.ECDSA(hashes.SHA256()))
+    signature = key.sign(timestamp.encode(), ec.ECDSA(hashes.SHA256()))
     constants = need("flwr.supercore.constant", "flower", "a deployment")
     return {
         constants.FLEET_HTTP_PUBLIC_KEY_HEADER: base64.b64encode(public_pem(key.public_key())).decode(),

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.files import write_whole
+from fedgsp.core.imports import python
 from fedgsp.deploy import guardian
 
 LOG_LINES = 12
@@ -28,7 +28,7 @@ class Started:
 
     name: str
     pid: int
-    began: str
+    began: float
 
     @property
     def alive(self) -> bool:
@@ -55,7 +55,7 @@ class Supervisor:
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         with (self.folder / "logs" / "guardian.log").open("ab") as log:
             self._guardian = subprocess.Popen(
-                [sys.executable, "-I", str(Path(guardian.__file__)), self.mark],
+                [*python(guardian.__name__, "main()"), self.mark],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self._record()
@@ -156,7 +156,7 @@ def recorded(folder: Path) -> tuple[bool, list[Started]]:
     try:
         facts: dict[str, Any] = json.loads((folder / "processes.json").read_text())
         supervisor = facts["supervisor"]
-        processes = [Started(str(p["name"]), int(p["pid"]), str(p["began"])) for p in facts["processes"]]
-        return guardian.is_alive(int(supervisor["pid"]), str(supervisor["began"])), processes
+        processes = [Started(str(p["name"]), int(p["pid"]), float(p["began"])) for p in facts["processes"]]
+        return guardian.is_alive(int(supervisor["pid"]), float(supervisor["began"])), processes
     except (OSError, ValueError, KeyError, TypeError):
         return False, []

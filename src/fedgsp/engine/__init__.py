@@ -1,7 +1,8 @@
-"""Where chains run: the group manager, and the local engine (in this process, or in a pool of worker processes)."""
+"""Where chains run: one scheduler over transports (this process, worker processes, a Ray cluster, sites over Flower)."""
 
-from fedgsp.engine.inline import InlineEngine
-from fedgsp.engine.job import Engine, EngineEvent, HopDone, Job, WorkerLost, WorkerSlow
-from fedgsp.engine.pool import PoolEngine
+from fedgsp.engine.base import Engine, WorkerSetup
+from fedgsp.engine.messages import EngineEvent, HopDone, WorkerLost, WorkerSlow
+from fedgsp.engine.transports.inline import InlineEngine
+from fedgsp.engine.transports.processes import ProcessEngine
 
-__all__ = ["Engine", "EngineEvent", "HopDone", "InlineEngine", "Job", "PoolEngine", "WorkerLost", "WorkerSlow"]
+__all__ = ["Engine", "EngineEvent", "HopDone", "InlineEngine", "ProcessEngine", "WorkerLost", "WorkerSetup", "WorkerSlow"]

@@ -1,34 +1,25 @@
 """The paper's group manager: it walks one group's model from client to client.
 
-A pure state machine, `step(event, now) -> actions`: no clock, no I/O, no tensors (a model is an opaque token). It says which
-client is next and what it is handed, tries again or skips a client that fails, times a hop out, ignores answers that come too
-late or twice, and says in the end what happened. Local engines run it inside the worker; a deployment beside the server.
+A pure state machine, `step(event) -> actions`: no clock, no I/O, no tensors (a model is an opaque token). It says which client
+is next and what it is handed, tries again or skips a client that fails, ignores answers that come too late or twice, and says
+in the end what happened. There is one a chain, beside the scheduler, in every engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedgsp.core.chain import Chain, HopReport, Stop
+from fedgsp.core.chain import Chain, Hop, HopReport
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What to do when a hop fails: try again `retries` times, then stop the chain or skip the client.
-
-    `hop_seconds` is how long a client may take, the same for all or a stop's own; None waits for ever (a local client cannot
-    get lost on the way).
-    """
+    """What to do when a hop fails: try again `retries` times, then stop the chain or skip the client."""
 
     on_failure: Literal["stop", "skip"] = "stop"
     retries: int = 0
-    hop_seconds: float | Callable[[Stop], float] | None = None
-
-    def limit(self, stop: Stop) -> float | None:
-        """How long this stop may take."""
-        return self.hop_seconds(stop) if callable(self.hop_seconds) else self.hop_seconds
 
 
 @dataclass(frozen=True)
@@ -57,35 +48,29 @@ class Failed:
     cause: str
 
 
-@dataclass(frozen=True)
-class Tick:
-    """Time has passed."""
-
-
-Event = Begin | Trained | Failed | Tick
+Event = Begin | Trained | Failed
 
 
 @dataclass(frozen=True)
 class Train:
-    """Hand the model behind `token` to `stop.client`; answers carry `attempt`, and count until `deadline`."""
+    """Hand the model behind `token` to `hop.client`; answers carry `attempt`."""
 
-    stop: Stop
+    hop: Hop
     attempt: int
     token: Any
-    deadline: float | None
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """The chain goes on without this stop, from the last good model."""
+    """The chain goes on without this hop, from the last good model."""
 
-    stop: Stop
+    hop: Hop
     cause: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The chain is walked; `token` is the last good model, `hops` what took place (empty if every client failed)."""
+    """The chain is done; `token` is the last good model, `hops` what took place (empty if every client failed)."""
 
     token: Any
     hops: tuple[HopReport, ...]
@@ -95,7 +80,7 @@ class Finished:
 class GaveUp:
     """The chain cannot go on."""
 
-    stop: Stop
+    hop: Hop
     cause: str
 
 
@@ -108,12 +93,10 @@ class GroupManager:
     def __init__(self, chain: Chain, policy: Policy, absent: frozenset[int] = frozenset()) -> None:
         self._policy = policy
         self._absent = absent
-        self._stops: Iterator[Stop] = chain.stops()
-        self._current: Stop | None = None
+        self._remaining: Iterator[Hop] = chain.hops()
+        self._current: Hop | None = None
         self._attempt = 0
         self._tries_left = 0
-        self._limit: float | None = None
-        self._deadline: float | None = None
         self._token: Any = None
         self._hops: list[HopReport] = []
         self._over = False
@@ -123,12 +106,7 @@ class GroupManager:
         """Whether the chain has finished or been given up."""
         return self._over
 
-    @property
-    def deadline(self) -> float | None:
-        """When the client that has the model now will have taken too long."""
-        return self._deadline
-
-    def step(self, event: Event, now: float) -> list[Action]:
+    def step(self, event: Event) -> list[Action]:
         """Take in what happened, say what to do."""
         if self._over:
             return []
@@ -136,46 +114,40 @@ class GroupManager:
             if self._current is not None:
                 raise ValueError("a chain begins once")
             self._token = event.token
-            return self._next(now)
+            return self._next()
         if self._current is None:
             raise ValueError("the chain has not begun")
-        if isinstance(event, Tick):
-            if self._deadline is None or now < self._deadline:
-                return []
-            return self._failed(f"no answer within {self._limit:g} s", now)
-        if event.hop != self._current.hop or event.attempt != self._attempt:
+        if event.hop != self._current.index or event.attempt != self._attempt:
             return []  # late or twice: that hop has been decided
         if isinstance(event, Failed):
-            return self._failed(event.cause, now)
+            return self._failed(event.cause)
         self._token = event.token
         self._hops.append(event.report)
-        return self._next(now)
+        return self._next()
 
-    def _next(self, now: float) -> list[Action]:
+    def _next(self) -> list[Action]:
         actions: list[Action] = []
-        for stop in self._stops:
-            self._current = stop
-            if stop.hop in self._absent:
-                actions.append(Skipped(stop, "absent in the event log"))
+        for hop in self._remaining:
+            self._current = hop
+            if hop.index in self._absent:
+                actions.append(Skipped(hop, "absent in the event log"))
                 continue
             self._tries_left = self._policy.retries
-            return [*actions, self._train(now)]
+            return [*actions, self._train()]
         self._over = True
         return [*actions, Finished(self._token, tuple(self._hops))]
 
-    def _train(self, now: float) -> Train:
+    def _train(self) -> Train:
         assert self._current is not None
         self._attempt += 1
-        self._limit = self._policy.limit(self._current)
-        self._deadline = None if self._limit is None else now + self._limit
-        return Train(self._current, self._attempt, self._token, self._deadline)
+        return Train(self._current, self._attempt, self._token)
 
-    def _failed(self, cause: str, now: float) -> list[Action]:
+    def _failed(self, cause: str) -> list[Action]:
         assert self._current is not None
         if self._tries_left > 0:
             self._tries_left -= 1
-            return [self._train(now)]
+            return [self._train()]
         if self._policy.on_failure == "skip":
-            return [Skipped(self._current, cause), *self._next(now)]
+            return [Skipped(self._current, cause), *self._next()]
         self._over = True
         return [GaveUp(self._current, cause)]

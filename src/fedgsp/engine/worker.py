@@ -1,212 +1,138 @@
-"""A worker process: `main(connection, lifeline, setup, board, ...)` on inherited descriptors, in its own interpreter.
-
-It is started as a program of its own, so that scripts need no main guard and notebooks work; what it needs from the caller
-(rule, model, task) arrives by cloudpickle. It ends when its parent does: a thread waits for the end of the lifeline pipe, which
-the kernel closes even after `kill -9`.
-"""
+"""What a worker does with a task: hops, evaluations, partial sums. How tasks come and answers go is the transport's."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from fedgsp.core.chain import ChainResult
+from fedgsp.core.state import GLOBAL, ServerState
+from fedgsp.engine.chain_runner import ChainRunner, peak_memory_bytes
+from fedgsp.engine.messages import (
+    Answer,
+    ChainOutput,
+    EvaluateDone,
+    EvaluateTask,
+    HopDone,
+    StillWorking,
+    SumDone,
+    TaskFailed,
+    TrainDone,
+    TrainTask,
+)
 
-from fedgsp.core.blame import described, trace_of
-from fedgsp.core.chain import Chain, HopReport
-from fedgsp.core.errors import FedgspError
-from fedgsp.engine.share import Layout, Pulse, Region, lay_out, open_data, read_bytes
-from fedgsp.engine.walk import Walker, peak_memory_bytes
-from fedgsp.evaluate.forward import SampleScores
+if TYPE_CHECKING:
+    from fedgsp.client.client_state import ClientStates
+    from fedgsp.core.sums import ExactSum
+    from fedgsp.core.tensors import Tensors
+    from fedgsp.data.federated import FederatedData, Rows
 
-
-@dataclass(frozen=True)
-class Walk:
-    """A chain to walk from the model laid out on the board, and where in the outbox its result goes.
-
-    `kept` are the committed states of the chain's clients.
-    """
-
-    index: int
-    chain: Chain
-    start: Layout
-    absent: frozenset[int]
-    outbox_at: int
-    kept: dict[int, str]
+SIGN_OF_LIFE_SECONDS = 1.0
+"""So often a worker says that it is well while it trains many short chains."""
 
 
-@dataclass(frozen=True)
-class WalkTask:
-    """Chains to walk one after the other; several at once if they are short, since every message costs as much as a client."""
-
-    walks: tuple[Walk, ...]
-    round: int
-    shared: Layout
-    outbox_size: int
-
-    def label(self) -> str:
-        """For a profile."""
-        first, more = self.walks[0].index, len(self.walks) - 1
-        return f"round {self.round}, chain {first}" + (f" and {more} more" if more else "")
+def _silent(index: int, client: int | None) -> None:
+    """Nobody looks."""
 
 
-@dataclass(frozen=True)
-class ScoreTask:
-    """Score a model laid out on the board on some rows, made its own by the client `owner` first, if there is one."""
+class Worker:
+    """One model and some clients' samples. `on_hop_start` is told of every chain (or evaluation) and client that is begun."""
 
-    index: int
-    model: Layout
-    beside: Layout
-    rows: NDArray[np.int64]
-    owner: int | None = None
-    round: int = 0
-    kept: dict[int, str] = field(default_factory=dict)
+    def __init__(self, runner: ChainRunner | None, on_hop_start: Callable[[int, int | None], None] = _silent) -> None:
+        self.runner = runner
+        self._on_hop_start = on_hop_start
+        self._sum: tuple[int, ExactSum] | None = None
 
-    def label(self) -> str:
-        """For a profile."""
-        return f"round {self.round}, {len(self.rows)} samples"
+    def train(
+        self,
+        task: TrainTask,
+        models: ServerState,
+        pack: Callable[[ChainOutput], Any],
+        carried: ChainOutput | None = None,
+    ) -> Iterator[Answer]:
+        """`HopDone` for each hop of a lone segment (else `StillWorking` now and then), then `TrainDone`; or `TaskFailed`.
 
+        `models` has the models that `task.models` stands for. What a segment hands on shares the model's memory, so it is
+        packed before the next begins.
+        """
+        alone, index, client = len(task.segments) == 1, task.segments[0].index, None
+        done, outputs, said = [], [], time.monotonic()
 
-NO_START = -1
-"""The task number of a worker that could not be set up; scores have smaller ones, chains larger ones."""
+        def on_hop_start(number: int) -> None:
+            nonlocal client
+            client = number
+            self._on_hop_start(index, number)
 
+        try:
+            runner = self._ready()
+            for segment in task.segments:
+                index, client = segment.index, None
+                client_states, hops = _client_states(runner, segment.client_versions, segment.states, carried), []
+                start = models.models[segment.chain.start]
+                handed = None if carried is None else carried.tensors
+                for report in runner.hops(
+                    task.round, segment.chain, start, models.shared, segment.absent, on_hop_start, client_states, handed
+                ):
+                    hops.append(report)
+                    if alone:
+                        yield HopDone(task.round, index, report)
+                    elif time.monotonic() - said >= SIGN_OF_LIFE_SECONDS:
+                        said = time.monotonic()
+                        yield StillWorking()
+                tensors: Tensors | None = runner.trainer.tensors()
+                if task.weighing is not None and segment.last and (segment.before or hops):
+                    self._add(task, models, ChainResult(index, segment.chain, tensors or {}, (*segment.before, *hops)))
+                    tensors = None
+                states = {
+                    number: state
+                    for number, state in client_states.in_memory.items()
+                    if state is not segment.states.get(number)
+                }
+                outputs.append(pack(ChainOutput(tensors, client_states.sent, client_states.versions, states)))
+                done.append(tuple(hops))
+            yield TrainDone(tuple(done), outputs, peak_memory_bytes())
+        except Exception as error:
+            yield TaskFailed.of(index, client, error)
 
-@dataclass(frozen=True)
-class Ready:
-    """The worker is set up."""
+    def evaluate(
+        self, task: EvaluateTask, models: ServerState, rows: Rows | None = None, samples: FederatedData | None = None
+    ) -> EvaluateDone | TaskFailed:
+        """Scores of some samples; `rows` says where they are here, if not where the task says, `samples` what they are of."""
+        self._on_hop_start(task.number, task.owner)
+        try:
+            runner = self._ready()
+            tensors, beside = models.evaluated(task.name)
+            client_states = _client_states(runner, task.client_versions, task.states, None)
+            where = task.rows if rows is None else rows
+            scores = runner.evaluate(tensors, beside, where, task.owner, task.round, client_states, samples)
+            return EvaluateDone(task.number, scores, peak_memory_bytes())
+        except Exception as error:
+            return TaskFailed.of(task.number, task.owner, error)
 
+    def sums(self, round_: int) -> SumDone:
+        """What this round's chains add up to here; from now on it counts as handed over."""
+        found, self._sum = self._sum, None
+        return SumDone(found[1].partial() if found is not None and found[0] == round_ else None)
 
-@dataclass(frozen=True)
-class Hopped:
-    """A client has trained."""
+    def _add(self, task: TrainTask, models: ServerState, result: ChainResult) -> None:
+        assert task.weighing is not None
+        if self._sum is None or self._sum[0] != task.round:  # what is there of a round that failed counts no more
+            self._sum = (task.round, task.weighing.sum_like(models.models[GLOBAL]))
+        task.weighing.add(result, self._sum[1])
 
-    index: int
-    report: HopReport
-
-
-@dataclass(frozen=True)
-class ChainDone:
-    """A chain is walked; its tensors, and the sum of what was sent beside them, lie in the outbox."""
-
-    index: int
-    layout: Layout
-    sent: Layout
-    marks: dict[int, str]
-    hops: tuple[HopReport, ...]
-
-
-@dataclass(frozen=True)
-class Walked:
-    """All chains of a task are walked."""
-
-    chains: tuple[ChainDone, ...]
-    peak_memory: int
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores of one task."""
-
-    index: int
-    scores: SampleScores
-    peak_memory: int
-
-
-@dataclass(frozen=True)
-class Broke:
-    """An exception came out of a task, or of the start (`index` NO_START): what it was and where, and its traceback.
-
-    `expected` is it where it is one of ours, with a sentence for the user.
-    """
-
-    index: int
-    client: int | None
-    error: str
-    expected: FedgspError | None
-    trace: str
-
-
-def main(
-    connection_fd: int, lifeline_fd: int, setup_fd: int, board_fd: int, show_fd: int, outbox_fd: int, pulse_fd: int
-) -> None:
-    """Serve tasks until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    threading.Thread(target=_die_with_parent, args=(lifeline_fd,), daemon=True).start()
-    connection: Connection[Any, Any] = Connection(connection_fd)
-    torch.set_num_threads(1)
-    try:
-        job, recipe = cloudpickle.loads(read_bytes(setup_fd))
-        walker = Walker.of(replace(job, data=open_data(recipe)))
-    except Exception as error:
-        connection.send(broke(NO_START, None, error))
-        return
-    connection.send(Ready())
-    board, show, outbox, pulse = Region(board_fd), Region(show_fd), Region(outbox_fd), Pulse(pulse_fd)
-    while True:
-        task = connection.recv()
-        if isinstance(task, ScoreTask):
-            pulse.beat(task.index, task.owner)
-            _score(task, walker, show, connection)
-        else:
-            _walk(task, walker, board, outbox, connection, pulse)
+    def _ready(self) -> ChainRunner:
+        if self.runner is None:
+            raise RuntimeError("the worker has no samples yet")
+        return self.runner
 
 
-def _score(task: ScoreTask, walker: Walker, show: Region, connection: Connection[Any, Any]) -> None:
-    try:
-        model, beside = show.tensors(task.model), show.tensors(task.beside)
-        scores = walker.score(model, beside, task.rows, task.owner, task.round, walker.bag(task.kept))
-        connection.send(Scored(task.index, scores, peak_memory_bytes()))
-    except Exception as error:
-        connection.send(broke(task.index, task.owner, error))
-
-
-def _walk(
-    task: WalkTask, walker: Walker, board: Region, outbox: Region, connection: Connection[Any, Any], pulse: Pulse
-) -> None:
-    alone, at, client = len(task.walks) == 1, task.walks[0].index, None
-    shared = board.tensors(task.shared)
-    done = []
-
-    def on_train(number: int) -> None:
-        nonlocal client
-        client = number
-        pulse.beat(at, number)
-
-    def on_hop(report: HopReport) -> None:
-        if alone:  # else the reports come with the results
-            connection.send(Hopped(at, report))
-
-    try:
-        for walk in task.walks:
-            at, client = walk.index, None
-            bag = walker.bag(walk.kept)
-            start = board.tensors(walk.start)
-            tensors, hops = walker.walk(task.round, walk.chain, start, shared, walk.absent, on_hop, on_train, bag)
-            layout, end = lay_out(tensors, walk.outbox_at)
-            sent, end = lay_out(bag.sent, end)
-            if end > walk.outbox_at + task.outbox_size:
-                raise ValueError("the chain handed on more than the model it started from and what its rule says it sends")
-            outbox.write(tensors, layout)
-            outbox.write(bag.sent, sent)
-            done.append(ChainDone(walk.index, layout, sent, bag.marks, hops))
-        connection.send(Walked(tuple(done), peak_memory_bytes()))
-    except Exception as error:
-        connection.send(broke(at, client, error))
-
-
-def broke(index: int, client: int | None, error: Exception) -> Broke:
-    """What is said of an exception that came out of a task."""
-    ours = isinstance(error, FedgspError) and type(error).__module__.startswith("fedgsp.")  # others' may not travel
-    return Broke(index, client, described(error), error if isinstance(error, FedgspError) and ours else None, trace_of(error))
-
-
-def _die_with_parent(lifeline_fd: int) -> None:
-    os.read(lifeline_fd, 1)  # returns only when the parent's end is closed
-    os._exit(1)
+def _client_states(
+    runner: ChainRunner, versions: Mapping[int, str], states: Mapping[int, Tensors], carried: ChainOutput | None
+) -> ClientStates:
+    client_states = runner.client_states(versions)
+    client_states.in_memory = dict(states)
+    if carried is not None:
+        client_states.sent, client_states.versions = dict(carried.sent), dict(carried.client_versions)
+        client_states.in_memory.update(carried.states)
+    return client_states

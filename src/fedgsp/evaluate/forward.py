@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedgsp.data.batches import gather
-from fedgsp.data.federated import FederatedData
-from fedgsp.models.task import Task
+
+if TYPE_CHECKING:
+    from fedgsp.data.federated import FederatedData
+    from fedgsp.models.task import Task
 
 CHUNK = 256
 """Rows of one forward pass. Part of the reproducibility contract: chunks depend on the rows only, never on the workers."""
@@ -33,7 +36,7 @@ def joined(parts: Sequence[SampleScores], metrics: Iterable[str]) -> SampleScore
     return SampleScores(np.concatenate([none, *(part.loss for part in parts)]), values)
 
 
-def score_rows(
+def evaluate_rows(
     model: nn.Module,
     task: Task,
     data: FederatedData,

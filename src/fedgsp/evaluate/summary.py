@@ -1,18 +1,20 @@
 """From per-sample values to the figures that are reported.
 
 LEAF's (and the paper's) accuracy is the mean of the clients' own test accuracies, each weighed by the client's train + test
-samples (SPECS 0.10); the plain one counts every test sample once. A mean hides the clients that lose, so quantiles over
+samples; the plain one counts every test sample once. A mean hides the clients that lose, so quantiles over
 clients stand beside both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.evaluate.forward import SampleScores
+if TYPE_CHECKING:
+    from fedgsp.evaluate.forward import SampleScores
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 

@@ -1,7 +1,7 @@
 """Which kernels could train a model: compiled, in torch with steps put off, or plain. One is chosen once a run and recorded.
 
 What is said here follows from how model and rule are built. Whether a kernel really makes the steps that torch makes is tried
-out on the run's own samples before it is taken (`fedgsp.client.proof`).
+out on the run's own samples before it is taken (`fedgsp.client.kernel_check`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import torch
 from torch import nn
 
 from fedgsp.core.machine import memory_bytes
-from fedgsp.fast.build import Library, library
+from fedgsp.core.native import Library
+from fedgsp.fast.build import library
+from fedgsp.fast.compiled import buffer_bytes
 from fedgsp.fast.fused import FusedHalves, FusedNet
+from fedgsp.fast.layers import Unknown
 from fedgsp.fast.lazy import large_linears
-from fedgsp.fast.part import buffer_bytes
-from fedgsp.fast.program import Halves, Program, Unknown, halves_program, program_of
+from fedgsp.fast.program import Halves, Program, halves_program, program_of
 from fedgsp.fast.structure import oddity
 
 Mode = Literal["auto", "on", "off"]
@@ -30,7 +32,7 @@ LARGEST_SHARE = 0.25
 class Kernel:
     """How steps are made. `name` is recorded with the run: "plain", "lazy" (steps put off, in torch) or "c-..." (compiled).
 
-    `why` is for people, `layers` are those whose steps are put off, `checked` is what the trial on the run's samples found.
+    `why` is for people, `layers` are those whose steps are put off, `checked` is what the check on the run's samples found.
     """
 
     name: str

@@ -8,20 +8,22 @@ gradients of outputs and features on, by the kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedgsp.core.tensors import Tensors
-from fedgsp.fast.build import Library
-from fedgsp.fast.part import Kept, Part, Step
-from fedgsp.fast.program import Halves, Program
-from fedgsp.models.split import Seen
+from fedgsp.fast.compiled import CompiledLayers, Step, StoredSamples
+from fedgsp.models.split import BatchOutputs
 
-Term = Callable[[Seen, torch.Tensor], torch.Tensor | None]
+if TYPE_CHECKING:
+    from fedgsp.core.native import Library
+    from fedgsp.core.tensors import Tensors
+    from fedgsp.fast.program import Halves, Program
+
+Term = Callable[[BatchOutputs, torch.Tensor], torch.Tensor | None]
 """What is minimised beside the loss, a function of what is seen of a batch and of its labels; None for nothing."""
 
 
@@ -31,17 +33,17 @@ class FusedNet:
     def __init__(self, model: nn.Module, program: Program, largest_batch: int, library: Library) -> None:
         self._weights = dict(model.named_parameters())
         self._prepare = program.prepare
-        self._part = Part(program, largest_batch, library)
+        self._part = CompiledLayers(program, largest_batch, library)
         self.largest_batch, self._library = largest_batch, library
-        self._still: Part | None = None
+        self._still: CompiledLayers | None = None
         self._inputs = program.inputs
-        self._kept: Kept | None = None
+        self._samples: StoredSamples | None = None
 
     def reads(self, features: NDArray[Any], divisor: float) -> bool:
         """Whether the kernels can read a federation's samples where they are kept: then `train_rows` and `read` do."""
-        if self._inputs is not None and Kept.known(features):
-            self._kept = Kept(features, divisor, self._inputs, self._library)
-        return self._kept is not None
+        if self._inputs is not None and StoredSamples.known(features):
+            self._samples = StoredSamples(features, divisor, self._inputs, self._library)
+        return self._samples is not None
 
     @property
     def standardises(self) -> bool:
@@ -63,8 +65,8 @@ class FusedNet:
 
     def read(self, rows: NDArray[np.int64]) -> torch.Tensor:
         """Samples of these rows as the first layer takes them."""
-        assert self._kept is not None
-        return self._kept.read(rows)
+        assert self._samples is not None
+        return self._samples.read(rows)
 
     def train(self, x: torch.Tensor, y: torch.Tensor, size: int) -> float:
         """SGD over these samples in order, `size` a step; the sum of the losses met."""
@@ -72,13 +74,13 @@ class FusedNet:
 
     def train_rows(self, rows: NDArray[np.int64], y: NDArray[np.int64], size: int) -> float:
         """The same over the samples of these rows."""
-        assert self._kept is not None
-        return self._part.train_rows(self._kept, rows, y, size)
+        assert self._samples is not None
+        return self._part.train_rows(self._samples, rows, y, size)
 
     def frozen(self, weights: Tensors, ready: torch.Tensor) -> torch.Tensor:
         """What this model with other weights would give: outputs, or features if those are looked at."""
         if self._still is None:
-            self._still = Part(self._part.program, self.largest_batch, self._library)
+            self._still = CompiledLayers(self._part.program, self.largest_batch, self._library)
         kept = {name: tensor.contiguous() for name, tensor in weights.items()}
         self._still.begin(kept)
         return self._still.forward(ready)
@@ -87,7 +89,7 @@ class FusedNet:
         """One step on one batch; the sum of its losses."""
         outputs = self._part.forward(ready)
         sum_, slopes = self._part.loss(outputs, y)
-        _differentiate(term(Seen(outputs.requires_grad_(), None, frozen), y))
+        _differentiate(term(BatchOutputs(outputs.requires_grad_(), None, frozen), y))
         self._part.backward(_sum(slopes, outputs.grad), ready)
         return sum_
 
@@ -103,7 +105,7 @@ class FusedHalves(FusedNet):
     def __init__(self, model: nn.Module, halves: Halves, largest_batch: int, library: Library) -> None:
         super().__init__(model, halves.lower, largest_batch, library)
         self._model, self._between = model, halves.between
-        self._upper = Part(halves.upper, largest_batch, library, deep=True)
+        self._upper = CompiledLayers(halves.upper, largest_batch, library, deep=True)
         torchs = {id(p) for p in halves.between.parameters()} if halves.between is not None else set()
         self._loose = {name: p for name, p in self._weights.items() if id(p) in torchs}
         self._way = Step(0.0)
@@ -134,7 +136,7 @@ class FusedHalves(FusedNet):
         into = passed.detach().contiguous()
         outputs = self._upper.forward(into)
         sum_, slopes = self._upper.loss(outputs, y)
-        _differentiate(term(Seen(outputs.requires_grad_(), features, frozen), y))
+        _differentiate(term(BatchOutputs(outputs.requires_grad_(), features, frozen), y))
         back = self._upper.backward(_sum(slopes, outputs.grad), into)
         assert back is not None
         if self._between is not None:

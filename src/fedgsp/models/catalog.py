@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedgsp.core.blame import refusal
-from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.errors import InputError, did_you_mean, refusal
 from fedgsp.core.imports import import_named
 from fedgsp.core.tensors import Tensors, clone
 from fedgsp.models.cnn import leaf_cnn, small_cnn
@@ -30,7 +29,19 @@ class ModelSpec:
 
 
 def resolve(model: str | Callable[..., nn.Module] | nn.Module, shape: tuple[int, ...], classes: int) -> ModelSpec:
-    """What `model` means for samples of this shape; a callable gets `shape` and `classes` if it has such parameters."""
+    """What a model's name, factory or module means for samples of this shape.
+
+    Args:
+        model: "leaf_cnn", "small_cnn", `package.module:callable`, a callable, or a module, of which copies are trained.
+        shape: The shape of a sample; given to a callable that has a parameter `shape`.
+        classes: How many classes; given to a callable that has a parameter `classes`.
+
+    Returns:
+        The model's name, and the call that builds a fresh one.
+
+    Raises:
+        InputError: If there is no such model, or it cannot be built for this data.
+    """
     if isinstance(model, nn.Module):
         return ModelSpec(type(model).__name__, lambda: copy.deepcopy(model))
     if isinstance(model, str):
@@ -58,7 +69,19 @@ def resolve(model: str | Callable[..., nn.Module] | nn.Module, shape: tuple[int,
 
 
 def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.Module] = lambda m: m) -> Tensors:
-    """The weights a run starts from: drawn with `seed`, without touching the caller's random state."""
+    """The weights a run starts from.
+
+    Args:
+        spec: The model.
+        seed: The seed they are drawn with; the caller's random state is not touched.
+        equip: What a rule makes of the model before it is trained.
+
+    Returns:
+        The model's state by name.
+
+    Raises:
+        InputError: If nothing of the model can be trained.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = equip(spec.build())
@@ -68,7 +91,18 @@ def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.
 
 
 def load_initial(path: str | Path, like: Tensors) -> Tensors:
-    """Weights from a .safetensors file, checked against the model's own names and shapes."""
+    """Weights from a .safetensors file, checked against the model's own names and shapes.
+
+    Args:
+        path: The file.
+        like: The model's tensors.
+
+    Returns:
+        The weights in the model's types.
+
+    Raises:
+        InputError: If the file cannot be read or does not fit.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

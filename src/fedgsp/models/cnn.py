@@ -28,7 +28,7 @@ class SplitNet(nn.Module):
 
 
 def _xavier(module: nn.Module) -> None:
-    """Xavier-uniform weights and zero biases, as the authors' code starts (SPECS 0.9)."""
+    """Xavier-uniform weights and zero biases, as the authors' code starts."""
     if isinstance(module, (nn.Conv2d, nn.Linear)):
         nn.init.xavier_uniform_(module.weight)
         assert module.bias is not None
@@ -46,7 +46,18 @@ def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def leaf_cnn(shape: tuple[int, ...] = (28, 28), classes: int = 62) -> nn.Module:
-    """LEAF's FEMNIST network, which the paper trains: 6,603,710 parameters for 28x28 grey images and 62 classes."""
+    """LEAF's FEMNIST network, which the paper trains: 6,603,710 parameters for 28x28 grey images and 62 classes.
+
+    Args:
+        shape: A sample's shape, (H, W) or (C, H, W), at least 4 x 4 pixels.
+        classes: How many outputs.
+
+    Returns:
+        The network, with `features` and `classifier`.
+
+    Raises:
+        ValueError: If samples are no such images.
+    """
     channels, height, width = _image(shape)
     features = nn.Sequential(
         nn.Conv2d(channels, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
@@ -73,7 +84,22 @@ class StandardisingNet(SplitNet):
 
 
 def small_cnn(shape: tuple[int, ...] = (28, 28), classes: int = 62) -> nn.Module:
-    """A network of some 12,000 parameters that learns handwriting in a minute on a laptop."""
+    """A network of some 12,000 parameters that learns handwriting in a minute on a laptop.
+
+    Args:
+        shape: A sample's shape, (H, W) or (C, H, W), at least 8 x 8 pixels.
+        classes: How many outputs.
+
+    Returns:
+        The network, with `features` and `classifier`.
+
+    Raises:
+        ValueError: If samples are no such images.
+
+    Example:
+        >>> sum(p.numel() for p in small_cnn().parameters())
+        12414
+    """
     channels, height, width = _image(shape)
     if height < 8 or width < 8:
         raise ValueError(f"it needs images of at least 8 x 8 pixels, and the samples have shape {shape}")

@@ -31,8 +31,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from fedgsp.core.blame import refusal
-from fedgsp.core.errors import InputError
+from fedgsp.core.errors import InputError, refusal
 from fedgsp.models.operations import Recorded, hooks_of, in_mode, own_randomness
 
 FEATURES = "features."
@@ -43,7 +42,7 @@ Level = Literal["loss", "logits", "features"]
 
 
 @dataclass
-class Seen:
+class BatchOutputs:
     """One batch as a rule sees it: the model's outputs, its features if the rule looks at those, and what frozen models with
     names of the rule's own make of the same samples (their features where the rule looks at features, else their outputs)."""
 
@@ -57,7 +56,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Split:
+class ModelHalves:
     """The two halves of a model, what happens to a batch before the first, and what stands between them, if anything does."""
 
     prepare: Callable[[torch.Tensor], torch.Tensor]
@@ -71,7 +70,7 @@ class Split:
         return outputs
 
 
-def halves_of(model: nn.Module, example: torch.Tensor, who: str) -> Split:
+def halves_of(model: nn.Module, example: torch.Tensor, who: str) -> ModelHalves:
     """The declared halves of a model, checked on an example batch; `who` needs them and is named where they are missing."""
     found = [getattr(model, name, None) for name in ("features", "classifier")]
     if not all(isinstance(half, nn.Module) for half in found):
@@ -95,13 +94,13 @@ def halves_of(model: nn.Module, example: torch.Tensor, who: str) -> Split:
     return halves
 
 
-def declared(model: nn.Module) -> Split:
+def declared(model: nn.Module) -> ModelHalves:
     """The halves that a model declares, taken at its word."""
     features, classifier, between = (getattr(model, name, None) for name in ("features", "classifier", "between"))
     assert isinstance(features, nn.Module)
     assert isinstance(classifier, nn.Module)
     prepare = getattr(model, "prepare", None)
-    return Split(
+    return ModelHalves(
         prepare if callable(prepare) else as_it_is, features, classifier, between if isinstance(between, nn.Module) else None
     )  # fmt: skip
 
@@ -111,7 +110,7 @@ def as_it_is(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def _check_forward(model: nn.Module, halves: Split, example: torch.Tensor, who: str) -> None:
+def _check_forward(model: nn.Module, halves: ModelHalves, example: torch.Tensor, who: str) -> None:
     """Both ways do the same operations to the same outputs, in evaluation and in training, where dropout acts."""
     pair = torch.cat([example, example])  # a batch norm cannot train on one sample
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}  # training may change running means

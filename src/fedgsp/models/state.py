@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import nn
 
-from fedgsp.core.tensors import Tensors
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 
 def load_tensors(model: nn.Module, tensors: Tensors) -> None:

@@ -14,7 +14,22 @@ PerSample = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True)
 class Task:
-    """A loss (b,) to be minimised and named metrics (b,) to be reported; `score` is the metric that targets refer to."""
+    """What a model is trained for: a loss and metrics, both per sample.
+
+    Args:
+        name: What it is called.
+        loss: (outputs (b, ...), targets (b, ...)) -> (b,) losses to be minimised.
+        metrics: Named functions of the same kind, to be reported.
+        score: The metric that targets such as `--target-accuracy` refer to.
+
+    Raises:
+        ValueError: If `score` is not one of the metrics.
+
+    Example:
+        >>> task = classification()
+        >>> task.name, sorted(task.metrics), task.score
+        ('classification', ['accuracy'], 'accuracy')
+    """
 
     name: str
     loss: PerSample
@@ -43,10 +58,18 @@ def _absolute_error(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
 
 
 def classification() -> Task:
-    """Cross-entropy and accuracy: the default."""
+    """Cross-entropy and accuracy: the default.
+
+    Returns:
+        The task.
+    """
     return Task("classification", _cross_entropy, {"accuracy": _correct}, score="accuracy")
 
 
 def regression() -> Task:
-    """Squared error, with the mean absolute error reported."""
+    """Squared error, with the mean absolute error reported.
+
+    Returns:
+        The task.
+    """
     return Task("regression", _squared_error, {"absolute_error": _absolute_error})

@@ -1,7 +1,8 @@
 """Who trains with whom: growth functions, groupers, planners, and how unlike two class distributions are."""
 
-from fedgsp.plan.balanced import Balanced
+from fedgsp.plan.balanced import Balanced, balanced_within
 from fedgsp.plan.divergence import (
+    PairSummary,
     PairwiseSum,
     cpd,
     distributions,
@@ -14,21 +15,20 @@ from fedgsp.plan.divergence import (
     objective_z,
     pairwise_cpd,
     pairwise_kl,
+    summarise_pairs,
 )
 from fedgsp.plan.greedy_kl import GreedyKL
-from fedgsp.plan.groupers import NOBODY, Fitted, Fixed, Grouper, GroupEstimator, GroupShape, Random
+from fedgsp.plan.groupers import NOBODY, Fitted, Fixed, Grouper, GroupShape, Random
 from fedgsp.plan.growth import MOST_GROUPS, Constant, Exp, Growth, Linear, Log, Singletons
 from fedgsp.plan.icg import ICG, Clustering, ClusterShape, deal, equal_size_clusters
 from fedgsp.plan.mediators import Mediators
-from fedgsp.plan.pairs import PairSummary, summarise_pairs
-from fedgsp.plan.planner import Grouped, Planner, Schedule
+from fedgsp.plan.planner import Grouped, Planner, RoundSizes
 from fedgsp.plan.privacy import private_counts
 from fedgsp.plan.profiling import feature_profiles, quantile_profiles
 from fedgsp.plan.sequence import OneChain, Switch
 from fedgsp.plan.stratified import Stratified
 from fedgsp.plan.superclients import Superclients
 from fedgsp.plan.with_pool import WithPool
-from fedgsp.plan.within import balanced_within
 
 __all__ = [
     "ICG",
@@ -42,7 +42,6 @@ __all__ = [
     "Fitted",
     "Fixed",
     "GreedyKL",
-    "GroupEstimator",
     "GroupShape",
     "Grouped",
     "Grouper",
@@ -55,7 +54,7 @@ __all__ = [
     "PairwiseSum",
     "Planner",
     "Random",
-    "Schedule",
+    "RoundSizes",
     "Singletons",
     "Stratified",
     "Superclients",

@@ -6,21 +6,21 @@ That is the anticlustering problem (Papenberg and Klau 2021), NP-hard like the p
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgsp.core.errors import InputError
-from fedgsp.plan.cells import LARGEST_CELL, deal_cells_anew, deal_farthest_first
-from fedgsp.plan.checks import require_real
+from fedgsp.core.params import GIVEN_BY_RUN, require_real
+from fedgsp.plan.cells import LARGEST_CELL, balance_vectors, deal_cells_anew, deal_farthest_first
 from fedgsp.plan.divergence import group_sums
-from fedgsp.plan.exchange import balance, thresholds
-from fedgsp.plan.groupers import Counts, Fitted, GroupEstimator, GroupShape, checked_counts, require_enough_clients
-from fedgsp.plan.limits import Limits, checked_limits
-from fedgsp.plan.vectors import balance_vectors
+from fedgsp.plan.exchange import Limits, balance, checked_limits, thresholds
+from fedgsp.plan.groupers import Counts, EvenGroups, Fitted, checked_counts, require_enough_clients
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -41,26 +41,37 @@ groups differ enough from round to round without it."""
 
 
 @dataclass(frozen=True)
-class Balanced(GroupEstimator):
-    """Minimises sum_m ||sum of u over group m||^2 directly, u as in `vectors`; sizes equal to within one, everybody in a group.
+class Balanced(EvenGroups):
+    """Minimises sum_m ||sum of u over group m||^2 directly, u as in `cells`; sizes equal to within one, everybody in a group.
 
     Up to 4,096 clients: a start by assignment, then 25 times the number of clients (but between 4,000 and 25,000 times) one
-    of them is swapped with its best partner, at first also for the worse (`heat`, in units of a client's own length). Beyond:
-    the same start, then 6 sweeps in which cells of like clients are dealt anew, in time and memory linear in the number of
-    clients.
+    of them is swapped with its best partner, at first also for the worse. Beyond: the same start, then 6 sweeps in which cells
+    of like clients are dealt anew, in time and memory linear in the number of clients. Budgets count steps, never seconds, so
+    the groups are a function of counts, number of groups and generator, the same on every machine.
 
-    `effort` multiplies these numbers: 4 is slower and better, 0 leaves it at the start. `size_weight` is the weight a of
-    equal sample numbers against equal distributions. Budgets count steps, never seconds, so the groups are a function of
-    counts, number of groups and generator, the same on every machine.
+    Args:
+        effort: Multiplies these numbers: 4 is slower and better, 0 leaves it at the start.
+        size_weight: The weight of equal sample numbers against equal distributions.
+        heat: How much worse a swap may be at first, in units of a client's own length.
+        longest_chain: For `fit` only: the most seconds that a group's chain may take.
+        n_groups: For `fit` only: how many groups.
+        random_state: For `fit` only: the seed.
 
-    `fit` also takes constraints: `sites` (K,), of which no group gets two clients, and `seconds` (K,), what each client takes
-    in a chain, of which no group's sum exceeds `longest_chain`.
+    Raises:
+        InputError: If a parameter cannot be used.
+
+    Example:
+        >>> groups = Balanced(n_groups=2, random_state=0).fit([[9, 0], [0, 9], [8, 0], [0, 8]])
+        >>> np.bincount(groups.labels_).tolist()
+        [2, 2]
     """
+
+    kind: ClassVar[str] = "balanced"
 
     effort: float = 1.0
     size_weight: float = 0.5
     heat: float = 0.35
-    longest_chain: float | None = None
+    longest_chain: float | None = field(default=None, metadata=GIVEN_BY_RUN)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,7 +99,19 @@ class Balanced(GroupEstimator):
         return labels[:clients]
 
     def fit(self, counts: ArrayLike, *, sites: ArrayLike | None = None, seconds: ArrayLike | None = None) -> Fitted:
-        """Group the rows of `counts` (K, F) into `n_groups` groups, within constraints if there are any; see the class."""
+        """Group clients outside a run, within constraints if there are any.
+
+        Args:
+            counts: (K, F) one non-negative vector per client, usually class counts.
+            sites: (K,) where each client is: no group gets two clients of a site.
+            seconds: (K,) what each client takes in a chain: no group's sum exceeds `longest_chain`.
+
+        Returns:
+            The groups: `labels_` (K,).
+
+        Raises:
+            InputError: If the counts cannot be used, or the constraints cannot be kept.
+        """
         if self.longest_chain is not None and seconds is None:
             raise InputError("Balanced: longest_chain needs to know how long clients take: fit(counts, seconds=...).")
         if sites is None and seconds is None:
@@ -122,11 +145,6 @@ class Balanced(GroupEstimator):
                 best, least = labels[:clients], squares
         return best
 
-    def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
-        require_enough_clients(clients, n_groups)
-        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
-
 
 def _start(vectors: Reals, n_groups: int, rng: np.random.Generator, jitter: float) -> Wholes:
     """Labels by assignment, followed by those of the empty places, at most one in a group."""
@@ -135,3 +153,40 @@ def _start(vectors: Reals, n_groups: int, rng: np.random.Generator, jitter: floa
     labels = np.empty(clients + 1, dtype=np.int64)
     labels[places] = np.arange(n_groups)[:, None]
     return np.concatenate([labels[:clients], np.flatnonzero(places[:, -1] == clients)])
+
+
+def balanced_within(
+    counts: Counts, n_groups: int, seconds: float, random_state: int | None, grouper: Balanced
+) -> NDArray[np.int64]:
+    """`Balanced` for as long as there is time, outside training (where budgets count steps).
+
+    The first search, of a tenth of the usual budget, is always made, however short the time.
+
+    Args:
+        counts: (K, F) one non-negative vector per client.
+        n_groups: How many groups to form.
+        seconds: How long it may take.
+        random_state: The seed; None for chance.
+        grouper: The parameters of the search.
+
+    Returns:
+        Labels (K,) of the best of ever longer searches.
+    """
+    end = time.monotonic() + seconds
+    vectors = balance_vectors(counts, -(-len(counts) // n_groups), grouper.size_weight)[:-1]
+    best: NDArray[np.int64] | None = None
+    least, effort, turn = np.inf, 0.1, 0
+    while True:
+        began = time.monotonic()
+        tried = replace(grouper, effort=effort * grouper.effort)
+        rng = np.random.default_rng(None if random_state is None else [random_state, turn])
+        labels = tried.assign(counts, n_groups, rng)
+        sums = np.zeros((n_groups, vectors.shape[1]))
+        np.add.at(sums, labels, vectors)
+        squares = float((sums**2).sum())
+        if best is None or squares < least:
+            best, least = labels, squares
+        effort, turn = 2 * effort, turn + 1
+        took = time.monotonic() - began
+        if time.monotonic() + 2 * took > end:
+            return best

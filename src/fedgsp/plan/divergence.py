@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 from scipy.special import rel_entr
 
-from fedgsp.plan.checks import require_choice
-from fedgsp.plan.groupers import Counts
+from fedgsp.core.params import require_choice
+
+if TYPE_CHECKING:
+    from fedgsp.plan.groupers import Counts
 
 Reals = NDArray[np.float64]
 CpdKind = Literal["label", "point", "entries"]
@@ -32,7 +34,21 @@ FEDMMD_VARIANCES = (
 
 
 def distributions(counts: ArrayLike) -> Reals:
-    """Rows of counts (.., F) as class distributions; a row without any sample has none and is refused."""
+    """Rows of counts as class distributions.
+
+    Args:
+        counts: (.., F) non-negative numbers.
+
+    Returns:
+        (.., F) rows that sum to one.
+
+    Raises:
+        ValueError: If a row has no samples, and so no distribution.
+
+    Example:
+        >>> distributions([[1, 3], [2, 2]]).tolist()
+        [[0.25, 0.75], [0.5, 0.5]]
+    """
     values = np.asarray(counts, dtype=np.float64)
     totals = values.sum(axis=-1, keepdims=True)
     if (totals <= 0).any():
@@ -63,12 +79,26 @@ def mmd_squared(x: ArrayLike, y: ArrayLike, variances: Sequence[float] = FEDMMD_
 def cpd(p: ArrayLike, q: ArrayLike, kind: CpdKind = "label", s: float | None = None) -> float:
     """The class probability distance MMD^2(P, Q) of two class distributions, in one of its readings.
 
-    "label" (default): x ~ P is a label, one-hot; CPD = (1 - exp(-1/s^2)) ||p - q||^2 with s = 1. Literally the paper's
-    formula; s is only a common factor, so percentages do not depend on it.
-    "point": each distribution is one point; CPD = 2 - 2 exp(-||p - q||^2 / 2 s^2), with s = 0.027 CALIBRATED to the paper's
-    two percentages (nobody published a bandwidth).
-    "entries": the F probabilities as F scalar samples, five kernels around the mean distance, as in the widespread `mmd_rbf`.
-    Blind to which class is which; for comparison only. It takes no s.
+    Args:
+        p: (F,) a class distribution.
+        q: (F,) another.
+        kind: "label" (default): x ~ P is a label, one-hot; CPD = (1 - exp(-1/s^2)) ||p - q||^2 with s = 1. Literally the
+            paper's formula; s is only a common factor, so percentages do not depend on it.
+            "point": each distribution is one point; CPD = 2 - 2 exp(-||p - q||^2 / 2 s^2), with s = 0.027 CALIBRATED to the
+            paper's two percentages (nobody published a bandwidth).
+            "entries": the F probabilities as F scalar samples, five kernels around the mean distance, as in the widespread
+            `mmd_rbf`. Blind to which class is which; for comparison only. It takes no s.
+        s: The kernel's bandwidth, above 0.
+
+    Returns:
+        The distance, 0 for equal distributions.
+
+    Raises:
+        ValueError: If a vector is no distribution, or `s` cannot be used.
+
+    Example:
+        >>> round(cpd([1, 0], [0, 1]), 4), cpd([0.5, 0.5], [0.5, 0.5])
+        (1.2642, 0.0)
     """
     return float(pairwise_cpd(np.stack([_simplex(p), _simplex(q)]), kind, s)[0])
 
@@ -108,7 +138,18 @@ def _simplex(values: ArrayLike) -> Reals:
 
 
 def emd(p: ArrayLike, q: ArrayLike) -> Reals:
-    """Zhao et al.'s "earth mover's distance": sum_i |p_i - q_i| along the last axis, between 0 and 2 (no ground distance)."""
+    """Zhao et al.'s "earth mover's distance" sum_i |p_i - q_i|, without a ground distance.
+
+    Args:
+        p: (.., F) class distributions.
+        q: (.., F) others.
+
+    Returns:
+        (..) numbers between 0 and 2.
+
+    Raises:
+        ValueError: If a vector is no distribution.
+    """
     return np.asarray(np.abs(_simplex(p) - _simplex(q)).sum(axis=-1))
 
 
@@ -119,12 +160,34 @@ def mean_emd(counts: Counts) -> float:
 
 
 def kl(p: ArrayLike, q: ArrayLike) -> Reals:
-    """Kullback-Leibler divergence KL(p || q) in nats along the last axis; 0 log 0 = 0, infinite where q lacks a class of p."""
+    """Kullback-Leibler divergence KL(p || q) in nats.
+
+    Args:
+        p: (.., F) class distributions.
+        q: (.., F) others.
+
+    Returns:
+        (..) numbers of at least 0; 0 log 0 = 0, infinite where q lacks a class of p.
+
+    Raises:
+        ValueError: If a vector is no distribution.
+    """
     return np.asarray(rel_entr(_simplex(p), _simplex(q)).sum(axis=-1))
 
 
 def js(p: ArrayLike, q: ArrayLike) -> Reals:
-    """Jensen-Shannon divergence in nats along the last axis, between 0 and ln 2."""
+    """Jensen-Shannon divergence in nats.
+
+    Args:
+        p: (.., F) class distributions.
+        q: (.., F) others.
+
+    Returns:
+        (..) numbers between 0 and ln 2.
+
+    Raises:
+        ValueError: If a vector is no distribution.
+    """
     first, second = _simplex(p), _simplex(q)
     middle = (first + second) / 2
     return np.asarray((kl(first, middle) + kl(second, middle)) / 2)
@@ -144,10 +207,19 @@ class PairwiseSum:
 
 
 def objective_z(group_sums: ArrayLike, distance: ZDistance = "euclid") -> PairwiseSum:
-    """z = sum over pairs of groups of <V_m1, V_m2> (Eq. objective), for the groups' class counts (M, F).
+    """The grouping objective z = sum over pairs of groups of <V_m1, V_m2> (Eq. objective).
 
-    The paper does not name the distance; it pulls a factor L out of it unchanged, which the Euclidean one (default) and "l1"
-    allow. "euclid", "squared" and "l1" compare the counts themselves, "cpd", "emd" and "js" the class distributions.
+    The paper does not name the distance; it pulls a factor L out of it unchanged, which "euclid" and "l1" allow.
+
+    Args:
+        group_sums: (M, F) the groups' class counts (`group_sums`).
+        distance: "euclid", "squared" and "l1" compare the counts themselves, "cpd", "emd" and "js" the class distributions.
+
+    Returns:
+        z, and the same per pair.
+
+    Raises:
+        InputError: If the distance is unknown.
     """
     require_choice("objective_z", "distance", distance, get_args(ZDistance))
     sums = np.asarray(group_sums, dtype=np.float64)
@@ -187,3 +259,83 @@ def pairwise_kl(rows: ArrayLike) -> Reals:
         logs = np.where(p > 0, np.log(p), 0.0)
     lacking = (p > 0).astype(np.float64) @ (p == 0).T.astype(np.float64) > 0  # q lacks a class of p
     return np.where(lacking, np.inf, np.maximum((p * logs).sum(axis=1)[:, None] - p @ logs.T, 0.0))
+
+
+MOST_PAIRS = 500_000
+CHUNK = 16_384
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class PairSummary:
+    """Median, mean and maximum of a distance over pairs, of which `looked_at` of `pairs` were looked at.
+
+    If that is all of them the figures are exact and the errors zero. Else, with 95 % confidence each: the mean is within
+    `mean_error`, the median between `median_low` and `median_high` (order statistics, no assumption on the distances), and at
+    most a share `unseen_above` of all pairs is above the `maximum`, which is only that of the sample.
+    """
+
+    pairs: int
+    looked_at: int
+    median: float
+    mean: float
+    maximum: float
+    mean_error: float = 0.0
+    median_low: float = 0.0
+    median_high: float = 0.0
+    unseen_above: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether every pair was looked at."""
+        return self.looked_at == self.pairs
+
+
+def summarise_pairs(
+    counts: ArrayLike, distance: ZDistance = "cpd", *, most_pairs: int = MOST_PAIRS, random_state: int = 0
+) -> PairSummary:
+    """Summarise a distance over all pairs of rows: exactly, or over a random sample if there are very many.
+
+    Args:
+        counts: (N, F) class counts of groups or clients. Rows without samples are left out of distances of distributions.
+        distance: As for `objective_z`.
+        most_pairs: Look at no more pairs than that.
+        random_state: The seed of the sample.
+
+    Returns:
+        Median, mean and maximum, with their errors where it is a sample.
+
+    Raises:
+        InputError: If the distance is unknown.
+    """
+    require_choice("summarise_pairs", "distance", distance, get_args(ZDistance))
+    rows = np.asarray(counts, dtype=np.float64)
+    if distance in ("cpd", "emd", "js"):
+        rows = distributions(rows[rows.sum(axis=1) > 0])
+    pairs = len(rows) * (len(rows) - 1) // 2
+    if pairs == 0:
+        return PairSummary(0, 0, 0.0, 0.0, 0.0)
+    if pairs <= most_pairs:
+        values = pairwise_distance(rows, distance)
+        middle = float(np.median(values))
+        return PairSummary(pairs, pairs, middle, float(values.mean()), float(values.max()), 0.0, middle, middle)
+    values = np.sort(_sample(rows, distance, most_pairs, np.random.default_rng(random_state)))
+    spread = 0.98 * np.sqrt(most_pairs)  # 1.96 standard deviations of a binomial's count, which bounds the median's rank
+    low, high = (int(np.clip(np.floor(most_pairs / 2 + side * spread), 0, most_pairs - 1)) for side in (-1, 1))
+    return PairSummary(
+        pairs, most_pairs, float(np.median(values)), float(values.mean()), float(values[-1]),
+        mean_error=1.96 * float(values.std(ddof=1)) / np.sqrt(most_pairs), median_low=float(values[low]),
+        median_high=float(values[high]), unseen_above=float(-np.log(1 - CONFIDENCE) / most_pairs),
+    )  # fmt: skip
+
+
+def _sample(rows: NDArray[np.float64], distance: ZDistance, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Distances of `count` pairs, each drawn evenly from all pairs of two rows."""
+    first = rng.integers(0, len(rows), count)
+    second = (first + rng.integers(1, len(rows), count)) % len(rows)
+    return np.concatenate(
+        [
+            rowwise_distance(rows[first[at : at + CHUNK]], rows[second[at : at + CHUNK]], distance)
+            for at in range(0, count, CHUNK)
+        ]
+    )

@@ -10,21 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from fedgsp.plan.checks import require_choice
-from fedgsp.plan.groupers import Counts, GroupEstimator, GroupShape, even_sizes, require_enough_clients
+from fedgsp.core.params import require_choice
+from fedgsp.plan.groupers import Counts, EvenGroups, even_sizes, require_enough_clients
 
 Target = Literal["global", "uniform"]
 
 
 @dataclass(frozen=True)
-class GreedyKL(GroupEstimator):
-    """Greedy grouping by KL divergence; all clients are in a group and sizes differ by at most one."""
+class GreedyKL(EvenGroups):
+    """Greedy grouping by KL divergence; all clients are in a group and sizes differ by at most one.
+
+    Args:
+        target: What a group's distribution shall be like: "global" for the population's, or "uniform".
+        n_groups: For `fit` only: how many groups.
+        random_state: For `fit` only: the seed.
+
+    Raises:
+        InputError: If a parameter cannot be used.
+    """
+
+    kind: ClassVar[str] = "greedy-kl"
 
     target: Target = "global"
 
@@ -43,7 +54,9 @@ class GreedyKL(GroupEstimator):
         """Labels (K,): groups of the given sizes, which add up to K; `population` (F,) are the counts of the target."""
         if sum(sizes) != len(counts):
             raise ValueError(f"groups of {sum(sizes)} clients in all for {len(counts)} clients")
-        target = self._target(np.asarray(counts.sum(axis=0) if population is None else population, dtype=np.float64))
+        target = target_distribution(
+            self.target, np.asarray(counts.sum(axis=0) if population is None else population, dtype=np.float64)
+        )
         present = target > 0  # a class that nobody has says nothing
         log_target = np.log(target[present])
         left = rng.permutation(len(counts))
@@ -58,15 +71,12 @@ class GreedyKL(GroupEstimator):
                 left = np.delete(left, best)
         return labels
 
-    def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
-        require_enough_clients(clients, n_groups)
-        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
 
-    def _target(self, population: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.target == "uniform" or population.sum() == 0:
-            return np.full(len(population), 1 / len(population))
-        return np.asarray(population / population.sum())
+def target_distribution(target: Target, population: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(F,) the distribution that groups shall have, from the counts of all clients (F,)."""
+    if target == "uniform" or population.sum() == 0:
+        return np.full(len(population), 1 / len(population))
+    return np.asarray(population / population.sum())
 
 
 def _divergences(sums: NDArray[np.float64], log_target: NDArray[np.float64]) -> NDArray[np.float64]:

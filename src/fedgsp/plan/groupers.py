@@ -6,17 +6,18 @@ way scikit-learn's estimators are: `ICG(n_groups=52, random_state=0).fit(counts)
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedgsp.core.errors import InputError
-from fedgsp.plan.checks import require_whole
-from fedgsp.plan.given import checked_labels
+from fedgsp.core.params import GIVEN_BY_RUN, require_whole
+from fedgsp.core.part import Part
+from fedgsp.plan.checks import checked_labels
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
 """(K, F): one non-negative vector per client, usually class counts."""
@@ -41,22 +42,6 @@ class GroupShape:
     about: bool = False
 
 
-class Grouper(Protocol):
-    """Puts clients into groups."""
-
-    def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Labels (K,) in 0..n_groups-1, or NOBODY for a client that sits the round out."""
-        ...
-
-    def drawn_in(self, round_: int) -> int:
-        """The round whose random numbers form the groups of `round_`: the same one, or an earlier one to keep its groups."""
-        ...
-
-    def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """What `assign` will give for that many clients, without doing it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Fitted:
     """Groups that were formed: `labels_` (K,), with -1 for clients in no group."""
@@ -66,34 +51,60 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupEstimator(ABC):
-    """What every grouper gets for nothing: regrouping each round, and `fit` for use outside a run.
+class Grouper(Part):
+    """The base of all groupers: who is in which group; with `fit` for use outside a run.
 
-    `n_groups` and `random_state` are for `fit` only; in a run the growth function and the run's seeds decide.
+    Args:
+        n_groups: How many groups `fit` forms; in a run the growth function decides.
+        random_state: The seed of `fit`; in a run the run's seeds decide.
     """
 
-    n_groups: int | None = None
-    random_state: int | None = None
+    n_groups: int | None = field(default=None, metadata=GIVEN_BY_RUN)
+    random_state: int | None = field(default=None, metadata=GIVEN_BY_RUN)
 
     def __post_init__(self) -> None:
-        for field, least in (("n_groups", 1), ("random_state", 0)):
-            if getattr(self, field) is not None:
-                require_whole(type(self).__name__, field, getattr(self, field), at_least=least)
+        for name, value, least in (("n_groups", self.n_groups, 1), ("random_state", self.random_state, 0)):
+            if value is not None:
+                require_whole(type(self).__name__, name, value, at_least=least)
 
     @abstractmethod
     def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Labels (K,); see `Grouper`."""
+        """Form groups: a pure function of its arguments.
+
+        Args:
+            counts: (K, F) a non-negative vector for each client, usually its class counts.
+            n_groups: How many groups to form.
+            rng: The only source of randomness.
+
+        Returns:
+            Labels (K,) from 0 to n_groups - 1, or NOBODY (-1) for a client that sits the round out.
+        """
 
     @abstractmethod
     def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """Sizes without grouping; see `Grouper`."""
+        """The sizes that `assign` will give for that many clients, without doing it."""
 
     def drawn_in(self, round_: int) -> int:
-        """The paper regroups in every round (Alg. 1, line 3)."""
+        """The round whose random numbers form the groups of `round_`: itself (Alg. 1, line 3), or an earlier one to keep its
+        groups."""
         return round_
 
     def fit(self, counts: ArrayLike) -> Fitted:
-        """Group the rows of `counts` (K, F) into `n_groups` groups."""
+        """Group clients outside a run, as scikit-learn's estimators do.
+
+        Args:
+            counts: (K, F) one non-negative vector per client, usually class counts.
+
+        Returns:
+            The groups: `labels_` (K,), with -1 for clients in no group.
+
+        Raises:
+            InputError: If the counts cannot be used, or `n_groups` is not given or too large.
+
+        Example:
+            >>> Random(n_groups=2, random_state=0).fit([[5, 0], [0, 5], [3, 3], [1, 4]]).labels_.tolist()
+            [0, 0, 1, 1]
+        """
         vectors = checked_counts(type(self).__name__, counts)
         n_groups = self.groups_for(len(vectors))
         labels = self.assign(vectors, n_groups, np.random.default_rng(self.random_state))
@@ -149,9 +160,21 @@ def even_sizes(clients: int, n_groups: int) -> list[int]:
     return [size + 1] * more + [size] * (n_groups - more)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvenGroups(Grouper):
+    """Groupers that leave nobody out and whose groups differ by at most one client."""
+
+    def shape(self, clients: int, n_groups: int) -> GroupShape:
+        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
+        require_enough_clients(clients, n_groups)
+        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
+
+
 @dataclass(frozen=True)
-class Random(GroupEstimator):
+class Random(EvenGroups):
     """All clients dealt at random, so that group sizes differ by at most one: NaiveGSP's groups, and FedAvg's of one client."""
+
+    kind: ClassVar[str] = "random"
 
     def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (K,); the data is not looked at."""
@@ -166,19 +189,16 @@ class Random(GroupEstimator):
             raise ValueError(f"groups of {sum(sizes)} clients in all for {len(counts)} clients")
         return rng.permutation(np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))
 
-    def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
-        require_enough_clients(clients, n_groups)
-        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
-
 
 @dataclass(frozen=True)
-class Fixed(GroupEstimator):
+class Fixed(Grouper):
     """The groups that `grouper` forms with the random numbers of round 1, kept in all rounds (NaiveGSP, NaiveGSP+ICG).
 
     Nothing is stored: the groups are formed again from the same numbers, so they stay the same as long as the clients and the
     number of groups do, and a resumed run has them too.
     """
+
+    kind: ClassVar[str] = "fixed"
 
     grouper: Grouper
 

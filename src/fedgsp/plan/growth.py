@@ -1,46 +1,48 @@
 """How many groups there are in round r: the growth functions f(r) of Section 3.1, which turn sequential into parallel.
 
-Each is evaluated exactly (see `exact`), so that a schedule never depends on how a float happens to be rounded.
+Formulas are rounded to nine digits before their floor is taken: 0.29 * 100 + 1 is 29.999999999999996 in floats, and the paper's
+formula says 30.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
-from fractions import Fraction
-from math import floor, log, log1p
-from typing import Protocol
+from math import floor, log
+from typing import ClassVar
 
 from fedgsp.core.errors import InputError
-from fedgsp.plan.checks import require_real, require_whole
-from fedgsp.plan.exact import as_written, certain_floor, to_decimal
+from fedgsp.core.params import require_real, require_whole
+from fedgsp.core.part import Part
 
-MOST_GROUPS = 10**12
-"""No formula is followed beyond this: it is more groups than there are clients anywhere, and Exp would not fit in memory."""
-
-
-class Growth(Protocol):
-    """A group number growth function f."""
-
-    def wanted(self, round_: int) -> int | None:
-        """What the formula says for `round_` (1 = the first), at most MOST_GROUPS; None means "one group per client"."""
-        ...
-
-    def groups(self, round_: int, clients: int) -> int:
-        """The number of groups of `clients` clients in `round_`: as wanted, but no more than there are clients."""
-        ...
+MOST_GROUPS = 10**9
+"""No formula is followed beyond this: it is more groups than there are clients anywhere."""
 
 
-class _Capped(ABC):
-    """The paper's cap: f(r) groups, but never more than K, since a group needs a client."""
+class Growth(Part):
+    """The base of all growth functions: how many groups f(r) there are in round r."""
 
     @abstractmethod
     def wanted(self, round_: int) -> int | None:
-        """f(r), or None for as many as there are clients."""
+        """The formula's own number of groups.
+
+        Args:
+            round_: The round, 1 = the first.
+
+        Returns:
+            f(r), at most `MOST_GROUPS`; None means "one group per client".
+        """
 
     def groups(self, round_: int, clients: int) -> int:
-        """min(f(r), K), at least 1."""
+        """The number of groups that are formed: as wanted, but no more than there are clients.
+
+        Args:
+            round_: The round, 1 = the first.
+            clients: How many clients there are.
+
+        Returns:
+            min(f(r), clients), at least 1: a group needs a client.
+        """
         _require_round(round_)
         if clients < 1:
             raise ValueError("groups need at least one client")
@@ -53,8 +55,13 @@ def _require_round(round_: int) -> None:
         raise ValueError(f"rounds are counted from 1, not {round_}")
 
 
+def floor_of(value: float) -> int:
+    """The floor of a formula that was computed in floats: what is within rounding of a whole number counts as that number."""
+    return floor(round(value, 9))
+
+
 @dataclass(frozen=True)
-class _Growing(_Capped):
+class _Growing(Growth):
     """beta * floor(something that starts at 1 and grows with alpha)."""
 
     alpha: float
@@ -67,67 +74,99 @@ class _Growing(_Capped):
         require_whole(name, "beta", self.beta, at_least=1)
 
     def wanted(self, round_: int) -> int:
-        """beta times the floor of the formula, at most MOST_GROUPS."""
+        """beta times the floor of the formula, at most MOST_GROUPS; see `Growth.wanted`."""
         _require_round(round_)
-        steps = self._steps(as_written(self.alpha), round_)
-        return min(int(self.beta) * steps, MOST_GROUPS)
+        try:
+            return int(min(self.beta * floor_of(self._formula(float(self.alpha), round_)), MOST_GROUPS))
+        except OverflowError:  # beyond what a float can be
+            return MOST_GROUPS
 
     @abstractmethod
-    def _steps(self, alpha: Fraction, round_: int) -> int:
-        """The floor of the formula."""
+    def _formula(self, alpha: float, round_: int) -> float: ...
 
 
 @dataclass(frozen=True)
 class Linear(_Growing):
-    """f(r) = beta * floor(alpha (r - 1) + 1): smooth growth."""
+    """f(r) = beta * floor(alpha (r - 1) + 1): smooth growth.
 
-    def _steps(self, alpha: Fraction, round_: int) -> int:
-        return floor(alpha * (round_ - 1) + 1)
+    Args:
+        alpha: How fast the number grows; 0 keeps `beta` groups for ever.
+        beta: The number of groups in round 1, and the step by which it grows.
+
+    Raises:
+        InputError: If `alpha` is negative or not finite, or `beta` is not a whole number of at least 1.
+
+    Example:
+        >>> [Linear(alpha=0.1, beta=10).groups(r, clients=368) for r in (1, 11, 21)]
+        [10, 20, 30]
+    """
+
+    kind: ClassVar[str] = "linear"
+
+    def _formula(self, alpha: float, round_: int) -> float:
+        return alpha * (round_ - 1) + 1
 
 
 @dataclass(frozen=True)
 class Log(_Growing):
-    """f(r) = beta * floor(alpha ln r + 1): fast first and slow later; with alpha 2 and beta 10 the paper's choice."""
+    """f(r) = beta * floor(alpha ln r + 1): fast first and slow later; the defaults are the paper's choice.
+
+    Args:
+        alpha: How fast the number grows; 0 keeps `beta` groups for ever.
+        beta: The number of groups in round 1, and the step by which it grows.
+
+    Raises:
+        InputError: If `alpha` is negative or not finite, or `beta` is not a whole number of at least 1.
+
+    Example:
+        >>> [Log().groups(r, clients=368) for r in (1, 2, 3, 5, 8, 500)]
+        [10, 20, 30, 40, 50, 130]
+    """
+
+    kind: ClassVar[str] = "log"
 
     alpha: float = 2.0
     beta: int = 10
 
-    def _steps(self, alpha: Fraction, round_: int) -> int:
-        if round_ == 1 or alpha == 0:
-            return 1
-        # For a rational alpha > 0 and r >= 2, alpha ln r is never rational (Lindemann), so some precision decides.
-        return certain_floor(lambda: to_decimal(alpha) * Decimal(round_).ln() + 1)
+    def _formula(self, alpha: float, round_: int) -> float:
+        return alpha * log(round_) + 1
 
 
 @dataclass(frozen=True)
 class Exp(_Growing):
-    """f(r) = beta * floor((1 + alpha)^(r - 1)): slow first and fast later."""
+    """f(r) = beta * floor((1 + alpha)^(r - 1)): slow first and fast later.
 
-    def _steps(self, alpha: Fraction, round_: int) -> int:
-        base = 1 + alpha
-        if round_ == 1 or base == 1:
-            return 1
-        if base.denominator == 1:
-            # A base of 2 or more passes MOST_GROUPS, which is below 2^40, within 40 rounds.
-            power: int = base.numerator ** min(round_ - 1, 40)
-            return min(power, MOST_GROUPS)
-        # The rate is made a little smaller, so that stopping early is never too early; fractions cannot overflow.
-        if (round_ - 1) * Fraction(0.999 * log1p(float(alpha))) > log(MOST_GROUPS):
-            return MOST_GROUPS
-        # A power of a fraction that is not whole is not whole, so some precision decides.
-        return certain_floor(lambda: _power(base, round_ - 1))
+    Args:
+        alpha: How fast the number grows; 0 keeps `beta` groups for ever.
+        beta: The number of groups in round 1, by which all later ones are multiples.
 
+    Raises:
+        InputError: If `alpha` is negative or not finite, or `beta` is not a whole number of at least 1.
 
-def _power(base: Fraction, exponent: int) -> Decimal:
-    """base^exponent to the current precision: a power multiplies its base's error by the exponent, hence more digits."""
-    with localcontext() as context:
-        context.prec += exponent.bit_length() // 3 + 2
-        return to_decimal(base) ** exponent
+    Example:
+        >>> [Exp(alpha=0.1, beta=10).groups(r, clients=368) for r in (1, 9, 13, 100)]
+        [10, 20, 30, 368]
+    """
+
+    kind: ClassVar[str] = "exp"
+
+    def _formula(self, alpha: float, round_: int) -> float:
+        power: float = (1 + alpha) ** (round_ - 1)
+        return power
 
 
 @dataclass(frozen=True)
-class Constant(_Capped):
-    """f(r) = `count` in every round: NaiveGSP, and every method that does not grow."""
+class Constant(Growth):
+    """f(r) = `count` in every round: NaiveGSP, and every method that does not grow.
+
+    Args:
+        count: The number of groups.
+
+    Raises:
+        InputError: If `count` is not a whole number of at least 1.
+    """
+
+    kind: ClassVar[str] = "constant"
 
     count: int = 10
 
@@ -140,8 +179,10 @@ class Constant(_Capped):
 
 
 @dataclass(frozen=True)
-class Singletons(_Capped):
+class Singletons(Growth):
     """f(r) = K: every client a group of its own, which is FedAvg."""
+
+    kind: ClassVar[str] = "singletons"
 
     def wanted(self, round_: int) -> int | None:
         """As many groups as there are clients, however many these are."""

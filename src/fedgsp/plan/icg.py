@@ -9,14 +9,14 @@ number, exact in float64, so the clusters do not depend on the machine's matrix 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from fedgsp.plan.checks import require_choice, require_whole
-from fedgsp.plan.groupers import NOBODY, Counts, GroupEstimator, GroupShape, require_enough_clients
+from fedgsp.core.params import require_choice, require_whole
+from fedgsp.plan.groupers import NOBODY, Counts, Grouper, GroupShape, require_enough_clients
 from fedgsp.plan.transport import assign_equally
 
 Distance = Literal["squared", "euclid"]
@@ -53,12 +53,28 @@ class Clustering:
 
 
 @dataclass(frozen=True)
-class ICG(GroupEstimator):
-    """The paper's grouper. At most `tau` k-means iterations; `distance` is what the assignment step sums up.
+class ICG(Grouper):
+    """The paper's grouper (Alg. 2): clusters of like clients, then groups with one client of each cluster.
 
-    "squared" is the paper's objective (Eq. ccp-objective). "euclid", the distance itself, is what the authors' program
-    minimised (k-means-constrained); under size constraints the two are not the same.
+    Clients that the clusters have no room for sit the round out.
+
+    Args:
+        tau: At most so many k-means iterations.
+        distance: What the assignment step sums up. "squared" is the paper's objective (Eq. ccp-objective); "euclid", the
+            distance itself, is what the authors' program minimised (k-means-constrained). Under size constraints they differ.
+        n_groups: For `fit` only: how many groups.
+        random_state: For `fit` only: the seed.
+
+    Raises:
+        InputError: If a parameter cannot be used.
+
+    Example:
+        >>> groups = ICG(n_groups=2, random_state=0).fit([[9, 0], [0, 9], [8, 0], [0, 8]])
+        >>> bool(groups.labels_[0] != groups.labels_[2] and groups.labels_[1] != groups.labels_[3])
+        True
     """
+
+    kind: ClassVar[str] = "icg"
 
     tau: int = 10
     distance: Distance = "squared"
@@ -86,9 +102,17 @@ class ICG(GroupEstimator):
 def equal_size_clusters(
     counts: Counts, clusters: int, rng: np.random.Generator, *, tau: int = 10, distance: Distance = "squared"
 ) -> Clustering:
-    """k-means with clusters of exactly the same size (Alg. 2, lines 2-5): `clusters` must divide the number of rows.
+    """k-means with clusters of exactly the same size (Alg. 2, lines 2-5), from a k-means++ start.
 
-    Ends when the centroids stay where they are, or after `tau` iterations. The start is k-means++.
+    Args:
+        counts: (n, F) the points.
+        clusters: How many; must divide n.
+        rng: Where the start comes from.
+        tau: At most so many iterations; it ends before when the centroids stay where they are.
+        distance: See `ICG`.
+
+    Returns:
+        Labels, centroids, the objective after each iteration, and whether it converged.
     """
     points = np.asarray(counts, dtype=np.float64)
     size = len(points) // clusters

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import floor
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.profiles import Profiles
-from fedgsp.core.seeds import Seeds
-from fedgsp.plan.checks import require_real, require_whole
-from fedgsp.plan.exact import as_written
-from fedgsp.plan.given import checked_fill
+from fedgsp.core.params import require_whole
+from fedgsp.plan.checks import checked_fill
 from fedgsp.plan.greedy_kl import GreedyKL
 from fedgsp.plan.groupers import Counts, Random
-from fedgsp.plan.planner import Schedule
-from fedgsp.plan.unknown import shares
+from fedgsp.plan.planner import Planner, RoundSizes, require_share, share_of, shares
+
+if TYPE_CHECKING:
+    from fedgsp.core.profiles import Profiles
+    from fedgsp.core.seeds import Seeds
 
 
 @runtime_checkable
@@ -40,8 +39,20 @@ class Filler(Protocol):
 
 
 @dataclass(frozen=True)
-class Mediators:
-    """Sample a share `kappa` of the clients, group them by `grouper` into mediators of `gamma`, walk each `passes` times."""
+class Mediators(Planner):
+    """Astraea's planner: sample clients, group them into mediators, walk each mediator's chain several times.
+
+    Args:
+        kappa: The share of clients that train in a round, above 0 and at most 1.
+        gamma: Clients of a mediator.
+        passes: How often a mediator's chain is walked.
+        grouper: Who is in which mediator: `GreedyKL`, `Random`, or anything with their `fill`.
+
+    Raises:
+        InputError: If a parameter cannot be used.
+    """
+
+    kind: ClassVar[str] = "mediators"
 
     kappa: float = 0.3
     gamma: int = 10
@@ -49,11 +60,7 @@ class Mediators:
     grouper: Filler = field(default_factory=GreedyKL)
 
     def __post_init__(self) -> None:
-        if not 0 < require_real("Mediators", "kappa", self.kappa) <= 1:
-            raise InputError(
-                f"Mediators: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of clients that train "
-                f"in a round."
-            )
+        require_share("Mediators", self.kappa, "clients")
         require_whole("Mediators", "gamma", self.gamma, at_least=1)
         require_whole("Mediators", "passes", self.passes, at_least=1)
         if not isinstance(self.grouper, Filler):
@@ -98,13 +105,13 @@ class Mediators:
 
     def online(self, clients: int) -> int:
         """c = floor(kappa K), at least one."""
-        return max(1, floor(as_written(self.kappa) * clients))
+        return share_of(self.kappa, clients)
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
         """The same sizes in every round."""
         online = self.online(clients)
         sizes = self._sizes(online)
-        return Schedule(
+        return RoundSizes(
             round=round_, wanted=len(sizes), groups=len(sizes), shortest=sizes[-1], longest=sizes[0], grouped=online,
             sampled=len(sizes), trained=online, passes=self.passes,
         )  # fmt: skip

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.profiles import Profiles
-from fedgsp.core.seeds import Seeds
-from fedgsp.plan.checks import require_choice, require_real
-from fedgsp.plan.exact import as_written
-from fedgsp.plan.given import checked_drawn_in, checked_groups, checked_shape, checked_wanted
-from fedgsp.plan.groupers import Grouper
-from fedgsp.plan.growth import Growth
-from fedgsp.plan.unknown import assigned
+from fedgsp.core.params import require_choice, require_real
+from fedgsp.core.part import Part
+from fedgsp.plan.checks import checked_drawn_in, checked_groups, checked_labels, checked_shape, checked_wanted
+from fedgsp.plan.groupers import NOBODY, Fixed, Grouper, Random
+from fedgsp.plan.growth import Growth, floor_of
+
+if TYPE_CHECKING:
+    from fedgsp.core.profiles import Profiles
+    from fedgsp.core.seeds import Seeds
 
 Order = Literal["shuffled", "fixed"]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RoundSizes:
     """What is known of a round before it is planned, so that a dry run is instant.
 
     `wanted` is the growth function's own number of groups and `groups` what is left of it with this many clients; every chain
@@ -49,25 +52,70 @@ class Schedule:
         return self.wanted > self.groups
 
 
-class Planner(Protocol):
-    """Answers who trains with whom."""
+def require_share(where: str, kappa: object, of: str) -> None:
+    """Raise an InputError unless `kappa` is a share of clients or groups that train."""
+    if not 0 < require_real(where, "kappa", kappa) <= 1:
+        raise InputError(
+            f"{where}: kappa must be above 0 and at most 1, but is {kappa!r}; it is the share of {of} that train in a round."
+        )
 
+
+def share_of(kappa: float, count: int) -> int:
+    """floor(kappa * count), at least one: how many groups or clients a share of them is."""
+    return max(1, floor_of(kappa * count))
+
+
+class Planner(Part):
+    """The base of all planners: who trains with whom in a round."""
+
+    @abstractmethod
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
-        """The chains of one round: a pure function of its arguments."""
-        ...
+        """The chains of one round: a pure function of its arguments.
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
-        """The round's sizes for that many clients, without grouping anybody."""
-        ...
+        Args:
+            round_: The round, 1 = the first.
+            profiles: The clients that are there: their numbers, class counts and samples.
+            seeds: The run's randomness: `seeds.plan(round_)` and `seeds.groups(round_)` are for planners.
+
+        Returns:
+            The chains, how many groups were formed and how many clients are in none.
+        """
+
+    @abstractmethod
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
+        """The round's sizes, without grouping anybody: so that a dry run is instant.
+
+        Args:
+            round_: The round, 1 = the first.
+            clients: How many clients there are.
+
+        Returns:
+            What `plan` will keep to; `about=True` where that depends on the clients' data.
+        """
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(Planner):
     """The usual planner: form f(r) groups, sample a share `kappa` of them, train each as a chain.
 
-    With `order` "shuffled" a chain's order is drawn anew each round, as STP demands; "fixed" keeps the order that was drawn
-    when the group was formed, the same in all rounds if the groups are `Fixed`.
+    Args:
+        growth: How many groups there are in each round.
+        grouper: Who is in which group.
+        kappa: The share of groups that train in a round, above 0 and at most 1.
+        order: "shuffled" draws a chain's order anew each round, as STP demands; "fixed" keeps the order that was drawn when the
+            group was formed, the same in all rounds if the groups are `Fixed`.
+
+    Raises:
+        InputError: If a parameter cannot be used.
+
+    Example:
+        >>> from fedgsp.plan import ICG, Log
+        >>> sizes = Grouped(Log(2, 10), ICG(), kappa=0.3).schedule(round_=3, clients=368)
+        >>> sizes.groups, sizes.longest, sizes.sampled
+        (30, 12, 9)
     """
+
+    kind: ClassVar[str] = "grouped"
 
     growth: Growth
     grouper: Grouper
@@ -75,11 +123,7 @@ class Grouped:
     order: Order = "shuffled"
 
     def __post_init__(self) -> None:
-        if not 0 < require_real("Grouped", "kappa", self.kappa) <= 1:
-            raise InputError(
-                f"Grouped: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of groups "
-                "that train in a round."
-            )
+        require_share("Grouped", self.kappa, "groups")
         require_choice("Grouped", "order", self.order, get_args(Order))
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
@@ -100,14 +144,14 @@ class Grouped:
         )
 
     def sampled(self, groups: int) -> int:
-        """m = floor(kappa f), at least one; exact, so that a share of .7 of 90 groups is 63."""
-        return max(1, floor(as_written(self.kappa) * groups))
+        """m = floor(kappa f), at least one."""
+        return share_of(self.kappa, groups)
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
         """The round's sizes for that many clients, without grouping anybody."""
         groups = self._groups(round_, clients)
         shape, sampled = checked_shape(self.grouper, self.grouper.shape(clients, groups), clients, groups), self.sampled(groups)
-        return Schedule(
+        return RoundSizes(
             round=round_,
             wanted=checked_wanted(self.growth, self.growth.wanted(round_), round_, groups),
             groups=groups,
@@ -133,3 +177,44 @@ def _members(
     rows = order[np.argsort(labels[order], kind="stable")]
     begins, ends = (np.searchsorted(labels[rows], sample, side=side) for side in ("left", "right"))
     return [tuple(profiles.clients[rows[begin:end]].tolist()) for begin, end in zip(begins, ends, strict=True)]
+
+
+def assigned(grouper: Grouper, profiles: Profiles, groups: int, rng: np.random.Generator) -> Labels:
+    """Labels (K,): `grouper`'s for those whose counts are known, the others dealt evenly at random.
+
+    Where too few are known to form that many groups, everybody is dealt. A grouper that does not look at the data is not
+    disturbed: it gives the same groups whether or not clients tell.
+    """
+    if profiles.known is None or _blind(grouper):
+        return checked_labels(grouper, grouper.assign(profiles.counts, groups, rng), len(profiles), groups)
+    labels = np.full(len(profiles), NOBODY, dtype=np.int64)
+    known, others = np.flatnonzero(profiles.known), np.flatnonzero(~profiles.known)
+    if len(known) >= groups:
+        labels[known] = checked_labels(grouper, grouper.assign(profiles.counts[known], groups, rng), len(known), groups)
+    else:
+        others = np.arange(len(profiles))
+    labels[others] = dealt(len(others), groups, rng)
+    return labels
+
+
+def dealt(count: int, groups: int, rng: np.random.Generator) -> Labels:
+    """Labels (count,): every group gets as many, or one more, in a random order and at random."""
+    turns = -(-count // groups)
+    order = np.concatenate([np.empty(0, dtype=np.int64), *(rng.permutation(groups) for _ in range(turns))])[:count]
+    return rng.permutation(order)
+
+
+def shares(sizes: Sequence[int], count: int, rng: np.random.Generator) -> list[int]:
+    """How many of `count` clients go to each group of the given sizes: evenly, as far as there is room, and at random."""
+    room = np.asarray(sizes, dtype=np.int64)
+    given = np.zeros(len(room), dtype=np.int64)
+    for _ in range(count):
+        open_ = np.flatnonzero(given < room)
+        least = open_[given[open_] == given[open_].min()]
+        given[rng.choice(least)] += 1
+    return [int(n) for n in given]
+
+
+def _blind(grouper: Grouper) -> bool:
+    """Whether a grouper looks at the number of clients only."""
+    return isinstance(grouper.grouper if isinstance(grouper, Fixed) else grouper, Random)

@@ -14,39 +14,44 @@ tune: the client's lr over 0.001, 0.003, 0.01, 0.03 (sequences want smaller ones
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import floor
-from typing import get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
 from fedgsp.core.chain import Chain, Plan
-from fedgsp.core.errors import InputError
-from fedgsp.core.profiles import Profiles
-from fedgsp.core.seeds import Seeds
-from fedgsp.plan.checks import require_choice, require_real, require_whole
-from fedgsp.plan.exact import as_written
+from fedgsp.core.params import require_choice, require_whole
+from fedgsp.core.part import Values
 from fedgsp.plan.groupers import Random
 from fedgsp.plan.growth import Singletons
-from fedgsp.plan.planner import Grouped, Order, Planner, Schedule
+from fedgsp.plan.planner import Grouped, Order, Planner, RoundSizes, require_share, share_of
+
+if TYPE_CHECKING:
+    from fedgsp.core.profiles import Profiles
+    from fedgsp.core.seeds import Seeds
 
 
 @dataclass(frozen=True)
-class OneChain:
-    """Draw a share `kappa` of the clients each round and train them in one chain.
+class OneChain(Planner):
+    """Draw a share of the clients each round and train them in one chain.
 
-    With `order` "fixed" they stand in an order that is drawn once and kept; "shuffled" draws it anew each round.
+    Args:
+        kappa: The share of clients that train in a round, above 0 and at most 1.
+        order: "fixed": in an order that is drawn once and kept; "shuffled": drawn anew each round.
+
+    Raises:
+        InputError: If a parameter cannot be used.
     """
+
+    kind: ClassVar[str] = "one-chain"
+    tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.001, 0.003, 0.01, 0.03)}
 
     kappa: float = 1.0
     order: Order = "shuffled"
 
     def __post_init__(self) -> None:
-        if not 0 < require_real("OneChain", "kappa", self.kappa) <= 1:
-            raise InputError(
-                f"OneChain: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of clients that train "
-                f"in a round."
-            )
+        require_share("OneChain", self.kappa, "clients")
         require_choice("OneChain", "order", self.order, get_args(Order))
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
@@ -61,19 +66,31 @@ class OneChain:
 
     def online(self, clients: int) -> int:
         """floor(kappa K), at least one."""
-        return max(1, floor(as_written(self.kappa) * clients))
+        return share_of(self.kappa, clients)
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
         """The same in every round."""
         online = self.online(clients)
-        return Schedule(
+        return RoundSizes(
             round=round_, wanted=1, groups=1, shortest=online, longest=online, grouped=online, sampled=1, trained=online
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Switch:
-    """The plans of `first` for `rounds` rounds, those of `then` afterwards."""
+class Switch(Planner):
+    """One planner for the first rounds, another from then on.
+
+    Args:
+        first: The planner of the first rounds.
+        then: The planner of all later ones.
+        rounds: How many rounds `first` plans.
+
+    Raises:
+        InputError: If `rounds` is not a whole number of at least 0.
+    """
+
+    kind: ClassVar[str] = "switch"
+    tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.001, 0.003, 0.01, 0.03), "rounds": (5, 10)}
 
     first: Planner = field(default_factory=lambda: OneChain(kappa=0.3))
     then: Planner = field(default_factory=lambda: Grouped(Singletons(), Random(), kappa=0.3))
@@ -86,7 +103,7 @@ class Switch:
         """As the planner whose turn it is."""
         return self._at(round_).plan(round_, profiles, seeds)
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
         """As the planner whose turn it is."""
         return self._at(round_).schedule(round_, clients)
 

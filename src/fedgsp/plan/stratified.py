@@ -1,25 +1,28 @@
 """`Stratified`: clients ranked by how typical they are, each rank dealt out to all groups. Cheap, and better than chance.
 
 The authors' own program does nearly this where the paper says "randomly assigned": group i mod f of a list sorted by cosine
-score, its shuffle commented out (SPECS 0.6).
+score, its shuffle commented out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.plan.groupers import Counts, GroupEstimator, GroupShape, require_enough_clients
+from fedgsp.plan.groupers import Counts, EvenGroups, require_enough_clients
 
 
 @dataclass(frozen=True)
-class Stratified(GroupEstimator):
+class Stratified(EvenGroups):
     """Clients sorted by the cosine between their counts and the population's; each f in a row go to the f groups at random.
 
     Sizes differ by at most one and everybody is in a group.
     """
+
+    kind: ClassVar[str] = "stratified"
 
     def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (K,); clients that are equally typical are in random order."""
@@ -35,8 +38,3 @@ class Stratified(GroupEstimator):
         labels = np.empty(clients, dtype=np.int64)
         labels[order] = decks.ravel()[:clients]
         return labels
-
-    def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """floor(K / f) or ceil(K / f) clients in each group, and everybody in one."""
-        require_enough_clients(clients, n_groups)
-        return GroupShape(clients // n_groups, -(-clients // n_groups), clients)

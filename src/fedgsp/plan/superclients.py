@@ -15,29 +15,43 @@ Traffic as FedAvg with as many clients, and class counts once. To tune: the clie
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor
-from typing import get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from fedgsp.core.chain import Chain, Plan
-from fedgsp.core.errors import InputError
+from fedgsp.core.params import require_choice, require_whole
+from fedgsp.core.part import Values
 from fedgsp.core.profiles import Profiles
-from fedgsp.core.seeds import Seeds
-from fedgsp.plan.checks import require_choice, require_real, require_whole
 from fedgsp.plan.divergence import distributions
-from fedgsp.plan.exact import as_written
-from fedgsp.plan.greedy_kl import Target
-from fedgsp.plan.planner import Order, Schedule
-from fedgsp.plan.unknown import dealt
+from fedgsp.plan.greedy_kl import Target, target_distribution
+from fedgsp.plan.planner import Order, Planner, RoundSizes, dealt, require_share, share_of
+
+if TYPE_CHECKING:
+    from fedgsp.core.seeds import Seeds
 
 
 @dataclass(frozen=True)
-class Superclients:
-    """Form superclients once, sample a share `kappa` of them each round, train each as a chain."""
+class Superclients(Planner):
+    """FedSeq's planner: form superclients once, sample some of them each round, train each as a chain.
+
+    Args:
+        kappa: The share of superclients that train in a round, above 0 and at most 1.
+        most_clients: A superclient has at most so many clients.
+        least_samples: A superclient is full once its clients have so many samples.
+        target: What a superclient's distribution shall be like: "uniform", or "global" for the population's.
+        order: "shuffled" draws a chain's order anew each round, "fixed" keeps it.
+
+    Raises:
+        InputError: If a parameter cannot be used.
+    """
+
+    kind: ClassVar[str] = "superclients"
+    tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.001, 0.003, 0.01, 0.03)}
 
     kappa: float = 0.2
     most_clients: int = 11
@@ -46,11 +60,7 @@ class Superclients:
     order: Order = "shuffled"
 
     def __post_init__(self) -> None:
-        if not 0 < require_real("Superclients", "kappa", self.kappa) <= 1:
-            raise InputError(
-                f"Superclients: kappa must be above 0 and at most 1, but is {self.kappa!r}; it is the share of superclients "
-                f"that train in a round."
-            )
+        require_share("Superclients", self.kappa, "superclients")
         require_whole("Superclients", "most_clients", self.most_clients, at_least=1)
         require_whole("Superclients", "least_samples", self.least_samples, at_least=1)
         require_choice("Superclients", "target", self.target, get_args(Target))
@@ -84,7 +94,7 @@ class Superclients:
     def form(self, profiles: Profiles, rng: np.random.Generator) -> list[list[int]]:
         """The superclients, as rows of the profiles."""
         counts = np.asarray(profiles.counts, dtype=np.float64)
-        own, target = distributions(counts), self._target(counts.sum(axis=0))
+        own, target = distributions(counts), target_distribution(self.target, counts.sum(axis=0))
         left = rng.permutation(len(profiles))
         formed: list[list[int]] = []
         group: list[int] = []
@@ -100,18 +110,18 @@ class Superclients:
             self._share_out(group, formed, profiles.sizes)
         return formed
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
         """For superclients that are full: how many samples stop them earlier is only known from the data."""
         longest = min(clients, self.most_clients)
         groups = -(-clients // longest)
         sampled = self._sampled(groups)
-        return Schedule(
+        return RoundSizes(
             round=round_, wanted=groups, groups=groups, shortest=clients - (groups - 1) * longest, longest=longest,
             grouped=clients, sampled=sampled, trained=min(clients, sampled * longest), about=True,
         )  # fmt: skip
 
     def _sampled(self, groups: int) -> int:
-        return max(1, floor(as_written(self.kappa) * groups))
+        return share_of(self.kappa, groups)
 
     def _share_out(self, group: list[int], formed: list[list[int]], sizes: NDArray[np.int64]) -> None:
         """Put the members of an unfinished superclient into those with the fewest samples, or leave it where none has room."""
@@ -122,11 +132,6 @@ class Superclients:
         for row in group:
             roomy = [other for other in formed if len(other) < self.most_clients]
             min(roomy, key=lambda other: int(sizes[other].sum())).append(row)
-
-    def _target(self, population: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.target == "uniform" or population.sum() == 0:
-            return np.full(len(population), 1 / len(population))
-        return np.asarray(population / population.sum())
 
 
 def _divergences(p: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:

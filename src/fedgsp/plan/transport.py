@@ -9,18 +9,9 @@ moves "overfull -> ... -> with room" hands one point on along every arc, and pri
 cost + price is least for it. That invariant is linear-programming optimality, and it holds for any prices to begin with, so
 those of the last k-means iteration make a good start. Costs and prices that are whole numbers stay exact in float64.
 
-Measured on class counts of FEMNIST writers (CPU milliseconds for one assignment, cold prices; all give the same cost):
-
-    n, L                     364, 7   360, 36   3549, 3   3535, 35   3550, 355
-    this, compiled              0.1       0.2       0.6        1.2          22
-    this, NumPy                 3.0       5.5        11         48         280
-    OR-Tools min-cost flow      1.2       3.5       3.9         47         370
-    SciPy's assignment, each
-    cluster repeated            3.6       2.1      1200       1700         620
-
-Compiled code wins everywhere, by 7 to 38 times over OR-Tools. Without it OR-Tools would win by 1.5 to 3 times where n is
-small or L is tiny and lose elsewhere, too little to depend on it. The loop has two twins with the same bits: `loops.level`,
-compiled where Numba is installed, and `_level_with_numpy`.
+The loop has two twins with the same bits: `loops.level`, machine code, and `_level_with_numpy`, where there is no compiler.
+`benchmarks/assignment.py` measures both beside OR-Tools, POT and SciPy (docs/grouping.md). OR-Tools is not used where there is
+no compiler: of equally cheap assignments it may choose another, and groups would depend on what is installed.
 """
 
 from __future__ import annotations
@@ -31,11 +22,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.plan.compiled import compiled
 from fedgsp.plan.loops import level
 
 WORTH_COMPILING = 2048
-"""Costs (n times L) from which it pays to import a compiler: below, NumPy takes a few milliseconds."""
+"""Costs (n times L) from which it pays to load machine code: below, NumPy takes a few milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +53,9 @@ def assign_equally(
         warm = (cost + prices).argmin(axis=1).astype(np.int64)
         if _misplaced(warm, clusters, size) <= _misplaced(labels, clusters, size):
             labels, paid = warm, prices.astype(np.float64)  # a copy: the caller's prices are left alone
-    fast = compiled(level) if cost.size >= compile_from else None
-    (fast or _level_with_numpy)(np.ascontiguousarray(cost), labels, paid, size)
+    whole = np.ascontiguousarray(cost, dtype=np.float64)
+    if cost.size < compile_from or not level(whole, labels, paid, size):
+        _level_with_numpy(whole, labels, paid, size)
     return Assignment(labels, paid)
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.profiles import Profiles
-from fedgsp.core.seeds import Seeds
 from fedgsp.plan.groupers import Random
 from fedgsp.plan.growth import Singletons
-from fedgsp.plan.planner import Grouped, Planner, Schedule
+from fedgsp.plan.planner import Grouped, Planner, RoundSizes
+
+if TYPE_CHECKING:
+    from fedgsp.core.seeds import Seeds
 
 
 @dataclass(frozen=True)
-class WithPool:
-    """The plan of `planner` over all clients but the last, which is the server's pool and trains every time."""
+class WithPool(Planner):
+    """The plan of another planner over all clients but the last, which is the server's pool and trains every time.
+
+    Args:
+        planner: Who plans for the clients.
+    """
+
+    kind: ClassVar[str] = "with-pool"
 
     planner: Planner = field(default_factory=lambda: Grouped(Singletons(), Random(), kappa=0.3))
 
@@ -26,7 +35,7 @@ class WithPool:
         pool = Chain((int(profiles.clients[-1]),))
         return replace(plan, chains=(*plan.chains, pool), groups=plan.groups + 1)
 
-    def schedule(self, round_: int, clients: int) -> Schedule:
+    def schedule(self, round_: int, clients: int) -> RoundSizes:
         """One chain more."""
         inside = self.planner.schedule(round_, clients - 1)
         return replace(

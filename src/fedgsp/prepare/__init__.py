@@ -1,13 +1,12 @@
 """What happens once before round 1 (rare): augmentation, shared data, a warm-up model, a pool at the server, seeds."""
 
 from fedgsp.prepare.augment import AugmentMean, AugmentZScore
+from fedgsp.prepare.data_sharing import ShareData
 from fedgsp.prepare.faug import FAugGAN, FAugOversample
 from fedgsp.prepare.meta import MetaSet
-from fedgsp.prepare.once import Once
 from fedgsp.prepare.pool import PoolData
 from fedgsp.prepare.preparation import Preparation, Prepared, WarmUp
-from fedgsp.prepare.share import ShareData
-from fedgsp.prepare.warm_up import warmed_up
+from fedgsp.prepare.preparation_cache import Once
 
 __all__ = [
     "AugmentMean",
@@ -21,5 +20,4 @@ __all__ = [
     "Prepared",
     "ShareData",
     "WarmUp",
-    "warmed_up",
 ]

@@ -16,9 +16,9 @@ filled with the background. A client always keeps at least one sample.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,8 @@ from scipy import ndimage
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Purpose, generator
-from fedgsp.data.federated import FederatedData, Part, Rows
-from fedgsp.prepare.preparation import Prepared
+from fedgsp.data.federated import FederatedData, Rows, Split
+from fedgsp.prepare.preparation import Preparation, Prepared
 
 COUNT_BYTES = 4
 """A class count on the wire."""
@@ -37,7 +37,7 @@ SHIFT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Augment(ABC):
+class Augment(Preparation):
     """What both variants share. `background` of None is the commonest value on the border of the first training images."""
 
     background: float | None = None
@@ -84,6 +84,8 @@ class Augment(ABC):
 class AugmentMean(Augment):
     """ICCD 2019: classes below the mean grow to (Cbar / C_y)^alpha of themselves; alpha 0 is off, 1 full balance."""
 
+    kind: ClassVar[str] = "augment-mean"
+
     alpha: float = 0.67
 
     def __post_init__(self) -> None:
@@ -101,6 +103,8 @@ class AugmentMean(Augment):
 @dataclass(frozen=True, kw_only=True)
 class AugmentZScore(Augment):
     """TPDS 2021: classes far below the mean grow, those far above it shrink; `tau_d` is 3.0 or 3.5 in the paper."""
+
+    kind: ClassVar[str] = "augment-zscore"
 
     tau_d: float = 3.0
 
@@ -150,7 +154,7 @@ def with_more_rows(data: FederatedData, rows_of: list[Rows], made: list[NDArray[
         data,
         features=np.concatenate([data.features, added]) if made else data.features,
         labels=np.concatenate([data.labels, np.asarray(labels, dtype=data.labels.dtype)]) if made else data.labels,
-        train=Part.of(rows_of),
+        train=Split.of(rows_of),
         memo=None,
     )
 

@@ -23,10 +23,10 @@ To tune: `seeds` over 1, 5, 10; `redundant` 0 to 5 (more hide better and cost mo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from fedgsp.core.seeds import Purpose, generator
 from fedgsp.data.federated import FederatedData, Rows
 from fedgsp.prepare.augment import background_of, require_images, transformed, with_more_rows
 from fedgsp.prepare.gan import Generator, train_gan
-from fedgsp.prepare.preparation import LABEL_BYTES, Prepared, sample_bytes
+from fedgsp.prepare.preparation import LABEL_BYTES, Preparation, Prepared, sample_bytes
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Lack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FAug(ABC):
+class FAug(Preparation):
     """The protocol; how samples are made is left open."""
 
     seeds: int = 5
@@ -110,6 +110,8 @@ class FAug(ABC):
 class FAugOversample(FAug):
     """Random affine copies of the pooled seeds in place of the GAN."""
 
+    kind: ClassVar[str] = "faug-oversample"
+
     def fill(
         self, data: FederatedData, pool: Rows, lacks: Sequence[Lack], data_seed: int
     ) -> tuple[dict[int, list[NDArray[Any]]], int]:  # fmt: skip
@@ -129,6 +131,8 @@ class FAugOversample(FAug):
 @dataclass(frozen=True, kw_only=True)
 class FAugGAN(FAug):
     """The paper's: a conditional GAN of the pooled seeds, whose generator every client gets."""
+
+    kind: ClassVar[str] = "faug-gan"
 
     epochs: int = 40
     per_class: int = 200

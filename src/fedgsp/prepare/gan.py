@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from fedgsp.core.machine import one_math_thread
 from fedgsp.core.tensors import total_bytes
-from fedgsp.core.threads import one_math_thread
 
 LATENT = 100
 LABEL_SCALE = 5.0

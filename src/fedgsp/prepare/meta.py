@@ -9,20 +9,24 @@ samples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Purpose, generator
-from fedgsp.data.federated import FederatedData
-from fedgsp.prepare.preparation import Prepared
+from fedgsp.prepare.preparation import Preparation, Prepared
+
+if TYPE_CHECKING:
+    from fedgsp.data.federated import FederatedData
 
 
 @dataclass(frozen=True)
-class MetaSet:
+class MetaSet(Preparation):
     """A `share` of the training samples, at least one, held by the server too."""
+
+    kind: ClassVar[str] = "meta-set"
 
     share: float = 0.01
     classes: Literal["as found", "uniform"] = "as found"

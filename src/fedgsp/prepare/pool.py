@@ -22,15 +22,17 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Purpose, generator
-from fedgsp.data.federated import FederatedData, Part
-from fedgsp.prepare.preparation import Prepared, drawn_by_class, sample_bytes
+from fedgsp.data.federated import FederatedData, Split
+from fedgsp.prepare.preparation import Preparation, Prepared, drawn_by_class, sample_bytes
 
 SERVER = "server pool"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolData:
+class PoolData(Preparation):
     """Gather the training samples of a share `p` of the clients at the server."""
+
+    kind: ClassVar[str] = "pool-data"
 
     p: float = 0.01
 
@@ -55,9 +57,9 @@ class PoolData:
         widened = replace(
             data,
             clients=(*data.clients, SERVER),
-            train=Part.of([*data.train, pool]),
-            validation=Part.of([*data.validation, nothing]),
-            test=Part.of([*data.test, nothing]),
+            train=Split.of([*data.train, pool]),
+            validation=Split.of([*data.validation, nothing]),
+            test=Split.of([*data.test, nothing]),
             memo=None,
         )
         note = f"{count} client(s) uploaded {len(rows)} training samples; the server trains on {len(pool)} of them."

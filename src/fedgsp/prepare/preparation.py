@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.core.part import Part
 from fedgsp.data.federated import FederatedData, Rows
 
 LABEL_BYTES = 4
@@ -43,12 +45,24 @@ class Prepared:
     server_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
-class Preparation(Protocol):
-    """Done once before round 1, and again on resume, to the same bits."""
+class Preparation(Part):
+    """The base of all preparations: done once before round 1, and again on resume, to the same bits."""
 
+    pools: ClassVar[bool] = False
+    """Whether it adds a client at the server, which the planner `WithPool` trains in every round."""
+
+    @abstractmethod
     def prepare(self, data: FederatedData, clients: NDArray[np.int64], data_seed: int) -> Prepared:
-        """A pure function of its arguments; `clients` are those that may train, the others' data is not touched."""
-        ...
+        """From the clients' data to what they train on: a pure function of its arguments.
+
+        Args:
+            data: The federation as it came.
+            clients: Those that may train; the others' data is not touched.
+            data_seed: The seed of whatever is drawn.
+
+        Returns:
+            What the run goes on with, and what it cost.
+        """
 
 
 def sample_bytes(data: FederatedData) -> int:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from fedgsp.client.rules import SGD
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Stop
-from fedgsp.core.seeds import Seeds
+from fedgsp.core.chain import Hop
+from fedgsp.core.machine import one_math_thread
 from fedgsp.core.tensors import Tensors, clone
-from fedgsp.core.threads import one_math_thread
-from fedgsp.data.federated import FederatedData, Part
+from fedgsp.data.federated import FederatedData, Split
 from fedgsp.models.state import load_tensors, model_tensors
-from fedgsp.models.task import Task
-from fedgsp.prepare.preparation import WarmUp
+
+if TYPE_CHECKING:
+    from fedgsp.core.seeds import Seeds
+    from fedgsp.models.task import Task
+    from fedgsp.prepare.preparation import WarmUp
 
 
 def warmed_up(
@@ -32,11 +35,11 @@ def warmed_up(
         weight_decay=local.weight_decay, drop_last=local.drop_last, merge_last=local.merge_last,
     )  # fmt: skip
     servers = replace(
-        data, clients=("the server's samples",), train=Part.of([warm_up.rows]), test=Part.empty(1), validation=Part.empty(1)
+        data, clients=("the server's samples",), train=Split.of([warm_up.rows]), test=Split.empty(1), validation=Split.empty(1)
     )
     with one_math_thread(), torch.random.fork_rng(devices=[]):
         place = torch.device(device)
         model = fresh_model().to(place)
         load_tensors(model, initial)
-        Trainer(model, rule, task, servers, place, seeds).visit(0, Stop(0, 0, 0), initial, {})
+        Trainer(model, rule, task, servers, place, seeds).train(0, Hop(0, 0, 0), initial, {})
         return clone({name: tensor.cpu() for name, tensor in model_tensors(model).items()})

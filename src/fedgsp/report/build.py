@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedgsp.core import __version__
 from fedgsp.core.errors import InputError
-from fedgsp.core.version import __version__
-from fedgsp.report.discover import need_runs
 from fedgsp.report.page import build
 from fedgsp.report.payload import payload
 from fedgsp.report.runview import RunView
+from fedgsp.run.discover import need_runs
 from fedgsp.run.files import CannotWrite, write_whole
 
 
@@ -36,7 +36,19 @@ def write_report(runs: Sequence[RunView], out: Path, title: str | None = None) -
 
 
 def make_report(*places: str | Path, out: str | Path | None = None, title: str | None = None) -> Path:
-    """Write the report of run directories (or folders with runs inside); returns the page's place."""
+    """Write the report of runs: one HTML page that needs nothing else.
+
+    Args:
+        places: Run directories, or folders with runs inside. A damaged run is shown as damaged.
+        out: Where to write the page. None: `report.html` in the one directory given, or in the current one.
+        title: The page's title.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        InputError: There is no run in these places, or the page cannot be written.
+    """
     folders = [Path(place) for place in places]
     return write_report(read_runs(folders), Path(out) if out else default_place(folders), title)
 

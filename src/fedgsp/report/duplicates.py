@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.data import FederatedData
-from fedgsp.data.progress import Progress, silent
+from fedgsp.data.cache import Progress, silent
+
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
 
 BLOCK_ROWS = 2048
 

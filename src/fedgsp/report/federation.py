@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
+from fedgsp.report.client_clusters import kinds_of
 from fedgsp.report.encode import packed
-from fedgsp.report.kinds import kinds_of
-from fedgsp.report.picture import FEMNIST_NAMES
-from fedgsp.run.clients import ClientFacts
+
+if TYPE_CHECKING:
+    from fedgsp.run.clients import ClientFacts
+
+FEMNIST_NAMES = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""The classes of FEMNIST, in the order of their numbers."""
 
 MOST_NAMED = 20_000
 MOST_COUNTED = 2_000_000

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedgsp.data import FederatedData
 from fedgsp.data.assemble import FEMNIST_CLASSES, FEMNIST_WRITER
+
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
 
 
 @dataclass(frozen=True)

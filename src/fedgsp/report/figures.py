@@ -5,21 +5,23 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.imports import need
 from fedgsp.cost import FLEETS
-from fedgsp.data.extras import need
 from fedgsp.plan.divergence import distributions, pairwise_cpd
+from fedgsp.report.colours import TONES, looks
 from fedgsp.report.labels import RunGroup, group_runs
 from fedgsp.report.lane_figure import draw_rounds, group_counts, kinds_of_run, picked_rounds, plain
-from fedgsp.report.runview import RunView
 from fedgsp.run.files import CannotWrite, write_whole
 
-COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B7480")
-COST_COLOURS = ("#009E73", "#56B4E9", "#E69F00")
+if TYPE_CHECKING:
+    from fedgsp.report.runview import RunView
+
+COST_COLOURS = tuple(TONES[tone] for tone in ("green", "sky", "orange"))
 STYLES = ("-", "--", ":", "-.")
 FLEET = "paper"
 X_AXES = {
@@ -73,8 +75,8 @@ def _saved(figure: Any, stem: Path) -> list[Path]:
 def _points(run: RunView, x: str) -> tuple[list[float], list[float]]:
     """Where a run stood after each evaluated round: (what was spent, its score)."""
     seconds, xs, ys = 0.0, [], []
-    for entry in run.entries:
-        cost = run.happened.costs_of(entry["round"]).get(FLEET) if x == "time" else None
+    for entry in run.history:
+        cost = run.events.costs_of(entry["round"]).get(FLEET) if x == "time" else None
         if x == "time" and cost is None:
             break
         seconds += cost.seconds if cost is not None else 0.0
@@ -89,8 +91,8 @@ def _points(run: RunView, x: str) -> tuple[list[float], list[float]]:
 def _curves(x: str) -> Callable[[Any, Sequence[RunView], Sequence[RunGroup]], bool]:
     def draw(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bool:
         axes = figure.subplots()
-        for k, group in enumerate(groups):
-            look = {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
+        for group, drawn in zip(groups, looks([g.method for g in groups]), strict=True):
+            look = {"color": drawn.colour, "linestyle": STYLES[drawn.dash]}
             each = [points for i in group.runs if (points := _points(runs[i], x))[0]]
             if not each:
                 continue
@@ -128,12 +130,13 @@ def _shares(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) ->
     if not shown:
         return False
     figure.set_size_inches(7.0, 1.7 * len(shown) + 0.5)
-    for k, (axes, run) in enumerate(zip(figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0], shown, strict=True)):
+    rows_of_axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, run, look in zip(rows_of_axes, shown, looks([run.method for run in shown]), strict=True):
         rows = distributions(group_counts(run, run.plans[0]))
         classes = np.arange(rows.shape[1])
         assert run.facts is not None
         axes.bar(classes, distributions(run.facts.counts.sum(axis=0)), color="#dfe4ea", width=0.85, label="all clients")
-        axes.vlines(classes, rows.min(axis=0), rows.max(axis=0), color=COLOURS[k % len(COLOURS)], label="groups, round 1")
+        axes.vlines(classes, rows.min(axis=0), rows.max(axis=0), color=look.colour, label="groups, round 1")
         axes.set_title(plain(run.method), fontsize=9, loc="left")
         axes.grid(axis="x", visible=False)
     axes.set_xlabel("class")
@@ -145,10 +148,12 @@ def _shares(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) ->
 def _cpd(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bool:
     """Boxes of CPD over pairs of the first round's groups."""
     boxes: dict[str, Any] = {}
-    for group in groups:
+    colours = []
+    for group, look in zip(groups, looks([g.method for g in groups]), strict=True):
         run = runs[group.runs[0]]
         if run.facts is not None and run.plans and len(run.plans[0]["chains"]) > 1:
             boxes[plain(group.label)] = np.maximum(pairwise_cpd(distributions(group_counts(run, run.plans[0]))), 1e-9)
+            colours.append(look.colour)
     if not boxes:
         return False
     axes = figure.subplots()
@@ -156,8 +161,8 @@ def _cpd(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bo
         list(boxes.values()), whis=(0, 100), orientation="horizontal", tick_labels=list(boxes), patch_artist=True,
         medianprops={"color": "black"},
     )  # fmt: skip
-    for k, box in enumerate(drawn["boxes"]):
-        box.set(facecolor=COLOURS[k % len(COLOURS)], alpha=0.6)
+    for box, colour in zip(drawn["boxes"], colours, strict=True):
+        box.set(facecolor=colour, alpha=0.6)
     axes.set(xscale="log", xlabel="class probability distance over pairs of groups, round 1")
     axes.invert_yaxis()
     return True
@@ -169,7 +174,7 @@ def _costs(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> 
     parts: dict[str, dict[str, list[float]]] = {}
     for group in groups:
         run = runs[group.runs[0]]
-        every = [run.happened.costs_of(entry["round"]) for entry in run.entries]
+        every = [run.events.costs_of(entry["round"]) for entry in run.history]
         if every and all(every):
             names = ("computing", "chains", "seconds")
             parts[plain(group.label)] = {f: [sum(getattr(c[f], name) for c in every) for name in names] for f in FLEETS}
@@ -194,12 +199,12 @@ def _costs(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> 
 def _clients(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bool:
     """Each client's score against its samples."""
     axes = figure.subplots()
-    for k, group in enumerate(groups[: len(COLOURS)]):
+    for group, look in zip(groups[: len(TONES)], looks([g.method for g in groups]), strict=False):
         run = runs[group.runs[0]]
         scores = run.client_scores()
         if scores is None or run.facts is None or len(scores) != len(run.facts.train):
             continue
-        axes.scatter(run.facts.train, scores, s=9, alpha=0.5, color=COLOURS[k], label=plain(group.label), linewidths=0)
+        axes.scatter(run.facts.train, scores, s=9, alpha=0.5, color=look.colour, label=plain(group.label), linewidths=0)
     if not axes.collections:
         return False
     axes.set_xscale("log")

@@ -6,16 +6,18 @@ The right half is the paper's figure of class probability distances, with groups
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.plan import ICG, Random, distributions, group_sums, pairwise_cpd
-from fedgsp.plan.groupers import Counts
-from fedgsp.report.groups import Grouping
 from fedgsp.report.plotting import require_plotting
+
+if TYPE_CHECKING:
+    from fedgsp.plan.groupers import Counts
+    from fedgsp.report.groups import Grouping
 
 MOST_DRAWN = 1000
 """Groups whose pairs are drawn: of more, a thousand are taken at random."""

@@ -7,23 +7,27 @@ import io
 import time
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError, did_you_mean
-from fedgsp.parts import KINDS
-from fedgsp.plan import Balanced, GroupEstimator, Random, balanced_within, group_sums, private_counts, summarise_pairs
-from fedgsp.plan.groupers import Counts
-from fedgsp.report.tables import ClientTable
+from fedgsp.parts import kinds
+from fedgsp.plan import Balanced, Grouper, Random, balanced_within, group_sums, private_counts, summarise_pairs
 from fedgsp.run.files import write_whole
 
-GROUPERS = {word: kind for word, kind in KINDS["grouper"].items() if all(f.name != "grouper" for f in fields(kind))}
+if TYPE_CHECKING:
+    from fedgsp.plan.groupers import Counts
+    from fedgsp.report.tables import ClientTable
+
+GROUPERS: dict[str, Any] = {
+    kind: cls for kind, cls in kinds("grouper").items() if not any(f.name == "grouper" for f in fields(cast(Any, cls)))
+}
 
 
 @dataclass(frozen=True)
-class Figures:
+class GroupFigures:
     """How unlike rows of counts are: z per pair (Euclidean distance of counts), and CPD's median, mean and maximum."""
 
     rows: int
@@ -36,7 +40,7 @@ class Figures:
     cpd_mean_error: float
 
     @classmethod
-    def of(cls, counts: NDArray[Any]) -> Figures:
+    def of(cls, counts: NDArray[Any]) -> GroupFigures:
         """Of all pairs of rows, or of a sample."""
         cpd, z = summarise_pairs(counts), summarise_pairs(counts, "euclid")
         return cls(len(counts), z.mean, cpd.median, cpd.mean, cpd.maximum, cpd.pairs, cpd.looked_at, cpd.mean_error)
@@ -50,9 +54,9 @@ class Grouping:
     n_groups: int
     grouper: str
     seconds: float
-    clients: Figures
-    random: Figures
-    groups: Figures
+    clients: GroupFigures
+    random: GroupFigures
+    groups: GroupFigures
 
     @property
     def left_out(self) -> int:
@@ -100,11 +104,13 @@ def form_groups(table: ClientTable, wish: Wish) -> Grouping:
     labels = _labels(grouper, seen, table, wish)
     took = time.process_time() - began
     shuffled = Random(n_groups=wish.groups, random_state=wish.seed).fit(table.counts).labels_
-    figures = [Figures.of(c) for c in (table.counts, *(_sums(table.counts, own, wish.groups) for own in (shuffled, labels)))]
+    figures = [
+        GroupFigures.of(c) for c in (table.counts, *(_sums(table.counts, own, wish.groups) for own in (shuffled, labels)))
+    ]
     return Grouping(labels, wish.groups, wish.grouper, took, *figures)
 
 
-def _estimator(wish: Wish) -> GroupEstimator:
+def _estimator(wish: Wish) -> Grouper:
     if wish.grouper not in GROUPERS:
         raise InputError(f"unknown grouper '{wish.grouper}': {did_you_mean(wish.grouper, GROUPERS)}")
     constrained = wish.one_per_site or wish.longest_chain is not None
@@ -112,11 +118,11 @@ def _estimator(wish: Wish) -> GroupEstimator:
         raise InputError(f"only the grouper 'balanced' keeps constraints and time limits, not '{wish.grouper}'.")
     if constrained and wish.within is not None:
         raise InputError("--within cannot be combined with constraints.")
-    grouper: GroupEstimator = GROUPERS[wish.grouper](n_groups=wish.groups, random_state=wish.seed)
+    grouper: Grouper = GROUPERS[wish.grouper](n_groups=wish.groups, random_state=wish.seed)
     return replace(grouper, longest_chain=wish.longest_chain) if isinstance(grouper, Balanced) else grouper
 
 
-def _labels(grouper: GroupEstimator, seen: Counts, table: ClientTable, wish: Wish) -> NDArray[np.int64]:
+def _labels(grouper: Grouper, seen: Counts, table: ClientTable, wish: Wish) -> NDArray[np.int64]:
     if not isinstance(grouper, Balanced):
         return grouper.fit(seen).labels_
     if wish.within is not None:

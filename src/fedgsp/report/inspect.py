@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
-from fedgsp.data.progress import Progress, silent
+from fedgsp.data.cache import Progress, silent
 from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
 from fedgsp.report.duplicates import Duplicates, duplicates
 from fedgsp.report.femnist import edition
@@ -57,7 +57,18 @@ class Inspection:
 
 
 def inspect(data: str | FederatedData, *, progress: Progress = silent) -> Inspection:
-    """Look at a federation (or the source of one)."""
+    """Look at a federation: sizes, classes, how skewed it is, repeated samples.
+
+    Args:
+        data: A federation, or a source text such as "glyphs" or "csv:measurements.csv".
+        progress: Is told how far a long reading has come.
+
+    Returns:
+        What was found; it prints as a page of text.
+
+    Raises:
+        InputError: If the source cannot be read or has no samples.
+    """
     federation = load(data, progress=progress) if isinstance(data, str) else data
     if not isinstance(federation, FederatedData):
         raise InputError(f"data is a source text or a FederatedData, not {type(data).__name__}.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedgsp.report.runview import RunView
+if TYPE_CHECKING:
+    from fedgsp.report.runview import RunView
 
 NOT_TOLD_APART = {
     ("schema",), ("method", "name"),

@@ -16,8 +16,9 @@ from fedgsp.plan.divergence import distributions, mean_emd
 from fedgsp.plan.divergence import emd as emd_to
 
 FEMNIST_PLACE = 0.097
-"""Of the whole of LEAF's FEMNIST, from the class frequencies and sizes of its two kinds of writers (SPECS 12.3), by this very
-function: its label skew is mild, like Dirichlet(2); what sets its writers apart is style, which labels do not show."""
+"""Of the whole of LEAF's FEMNIST, from the class frequencies and sizes of its two kinds of writers
+(docs/methods-reference.md), by this very function: its label skew is mild, like Dirichlet(2); what sets its writers apart is
+style, which labels do not show."""
 
 ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 CLIENTS_DRAWN = 400

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.data.extras import need
-from fedgsp.report.kinds import kinds_of
-from fedgsp.report.runview import RunView
+from fedgsp.core.imports import need
+from fedgsp.report.client_clusters import kinds_of
+from fedgsp.report.colours import TONES
 
-KIND_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442")
+if TYPE_CHECKING:
+    from fedgsp.report.runview import RunView
+
+KIND_COLOURS = (*(TONES[tone] for tone in ("blue", "orange", "green", "red", "sky", "purple")), "#F0E442")
 NO_KIND = "#b6bec7"
 MOST_ROUNDS = 6
 MOST_LANES = 60
@@ -41,7 +44,9 @@ def kinds_of_run(run: RunView) -> tuple[NDArray[np.uint8] | None, NDArray[np.int
 def group_counts(run: RunView, plan: Plan) -> NDArray[np.float64]:
     """(M, F) class counts of the groups of a plan; groups without samples are left out."""
     assert run.facts is not None
-    rows = np.array([run.facts.counts[list(chain["clients"])].sum(axis=0) for chain in plan["chains"]], dtype=np.float64)
+    counts = run.facts.counts  # sites that joined later are not in it
+    chains = [np.array(chain["clients"], dtype=np.int64) for chain in plan["chains"]]
+    rows = np.array([counts[clients[clients < len(counts)]].sum(axis=0) for clients in chains], dtype=np.float64)
     return np.asarray(rows[rows.sum(axis=1) > 0])
 
 
@@ -60,7 +65,7 @@ def draw_lanes(axes: Any, plan: Plan, kinds: NDArray[np.uint8] | None, sizes: ND
         clients = np.array(chain["clients"], dtype=np.int64)
         axes.plot([-0.5, len(clients) - 0.5], [lane, lane], color="#dfe4ea", linewidth=1.2, zorder=1)
         colours = [_colour(kinds, client) for client in clients]
-        dots = 5 + 16 * np.sqrt(sizes[clients]) / biggest if sizes is not None else 12
+        dots = 5 + 16 * np.sqrt(sizes.take(clients, mode="clip")) / biggest if sizes is not None else 12
         axes.scatter(np.arange(len(clients)), np.full(len(clients), lane), s=dots, c=colours, linewidths=0, zorder=2)
     more = f" of {len(plan['chains'])}" if len(plan["chains"]) > MOST_LANES else ""
     axes.set_title(f"round {plan['round']}\n{len(chains)}{more} lanes", fontsize=8)

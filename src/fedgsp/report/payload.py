@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgsp.core.version import __version__
+from fedgsp.core import __version__
 from fedgsp.cost import FLEETS, RunCosts
+from fedgsp.report.colours import looks
 from fedgsp.report.encode import packed, packed_scores, rounded
 from fedgsp.report.federation import federation
 from fedgsp.report.labels import group_runs
-from fedgsp.report.runview import RunView
-from fedgsp.report.words import common_target, final_words, summary
+from fedgsp.report.narrative import common_target, final_words, summary
 from fedgsp.run.metrics import final_rounds, last, records, window_words
+
+if TYPE_CHECKING:
+    from fedgsp.report.runview import RunView
 
 SCHEMA = 1
 PLAN_BUDGET = 1_200_000
@@ -48,8 +51,10 @@ def frame(runs: Sequence[RunView], title: str | None = None) -> dict[str, Any]:
                 "method": g.method,
                 "runs": [runs[i].id for i in g.runs],
                 "window": final_words([runs[i] for i in g.runs]),
+                "tone": look.tone,
+                "dash": look.dash,
             }
-            for g in groups
+            for g, look in zip(groups, looks([g.method for g in groups]), strict=True)
         ],
         "summary": summary(runs, groups),
         "target": common_target(runs),
@@ -98,24 +103,24 @@ def plan_strides(runs: Sequence[RunView], budget: int) -> list[int]:
 
 def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) -> dict[str, Any]:
     """A run for a page; with `after`, rounds and plans up to that one are left out (the page has them)."""
-    entries = [entry for entry in run.entries if entry["round"] > after]
-    result, score = run.result, run.score or "loss"
+    entries = [entry for entry in run.history if entry["round"] > after]
+    score = run.score or "loss"
     scores = run.client_scores()
     return {
         "id": run.id,
         "epoch": run.epoch,
         "after": after,
-        "last": run.entries[-1]["round"] if run.entries else 0,
+        "last": run.round,
         "name": run.path.name or str(run.path),
         "path": str(run.path),
         "method": run.method,
         "seed": run.seed,
         "status": run.status,
-        "cause": run.happened.cause,
+        "cause": run.cause,
         "planned": run.rounds_planned,
         "score": run.score,
         "final": figures_of(run),
-        "records": [[entry["round"], figures[score]] for entry, figures in records(run.entries, score)],
+        "records": [[entry["round"], figures[score]] for entry, figures in records(run.history, score)],
         "federation": shelf.place(run),
         "columns": columns(run, entries),
         "plans": plans(run, stride, after),
@@ -125,11 +130,11 @@ def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) 
         "model": run.model,
         "parameters": run.facts.parameters if run.facts else None,
         "config": run.config_text,
-        "versions": result.get("versions") if isinstance(result.get("versions"), dict) else run.happened.versions,
+        "versions": run.result.get("versions", run.events.versions),
         "command": run.command,
-        "lost": run.happened.lost,
-        "skipped": run.happened.skipped,
-        "resumed": run.happened.resumed,
+        "lost": run.events.kinds["lost"],
+        "skipped": run.events.kinds["skipped"],
+        "resumed": run.events.kinds["resumed"],
         "now": _now(run),
     }
 
@@ -137,10 +142,10 @@ def run_body(run: RunView, shelf: FederationShelf, stride: int, after: int = 0) 
 def figures_of(run: RunView) -> dict[str, Any] | None:
     """What the run reports, as `run/metrics.py` has it: the page shows these and works out none itself."""
     score = run.score or "loss"
-    end = last(run.entries, score)
+    end = last(run.history, score)
     return end and {
         "value": run.final(score),
-        "window": window_words(final_rounds(run.entries, score)),
+        "window": window_words(final_rounds(run.history, score)),
         "last": {"round": end[0]["round"], "value": end[1][score]},
     }
 
@@ -159,7 +164,7 @@ def columns(run: RunView, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any
     made["wall"] = rounded(
         sum(entry.get("timings", {}).get(lap, 0.0) for lap in ("plan", "train", "evaluate")) for entry in entries
     )
-    costs = [run.happened.costs_of(entry["round"]) for entry in entries]
+    costs = [run.events.costs_of(entry["round"]) for entry in entries]
     made["time"] = {fleet: rounded(_seconds(cost.get(fleet)) for cost in costs) for fleet in FLEETS}
     return made
 
@@ -174,11 +179,11 @@ def _seconds(cost: RunCosts | None) -> float | None:
 
 def _costs(run: RunView) -> dict[str, dict[str, float]]:
     """Seconds by fleet over all finished rounds: computing, transfers of the longest chains, waiting for the server's link."""
-    every = [run.happened.costs_of(entry["round"]) for entry in run.entries]
+    every = [run.events.costs_of(entry["round"]) for entry in run.history]
     made = {}
     for fleet in FLEETS:
         each = [cost[fleet] for cost in every if fleet in cost]
-        if each and len(each) == len(run.entries):
+        if each and len(each) == len(run.history):
             computing, chains, seconds = (sum(getattr(c, name) for c in each) for name in ("computing", "chains", "seconds"))
             made[fleet] = {"computing": computing, "transfers": chains - computing, "waiting": seconds - chains}
     return made
@@ -223,7 +228,7 @@ def _runs_of(lengths: list[int]) -> list[int]:
 
 def _now(run: RunView) -> dict[str, Any] | None:
     """The round under way, where there is one."""
-    happened, done = run.happened, run.entries[-1]["round"] if run.entries else 0
-    if run.status != "running" or happened.round is None or happened.round <= done:
+    events = run.events
+    if run.status != "running" or events.round is None or events.round <= run.round:
         return None
-    return {"round": happened.round, "chains": happened.chains, "lanes": happened.lanes()}
+    return {"round": events.round, "chains": events.chains, "lanes": events.lanes()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,18 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import pdist
 
 from fedgsp.core.errors import InputError
-from fedgsp.data import FederatedData
-from fedgsp.data.extras import need
+from fedgsp.core.imports import need
+from fedgsp.report.federation import FEMNIST_NAMES
 from fedgsp.report.inspect import Inspection, class_counts
+
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
 
 MOST_CLUSTERED = 5000
 MOST_REORDERED = 300
 CLIENTS_SHOWN = 8
 SAMPLES_SHOWN = 9
 INK, PALE, BAR, MARK = "#22313f", "#8a97a3", "#4c78a8", "#d1495b"
-FEMNIST_NAMES = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def draw(data: FederatedData, found: Inspection, out: Path) -> None:

@@ -6,22 +6,25 @@ too, so that a print in grey can be read.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedgsp.core.errors import InputError
+from fedgsp.report.colours import TONES, looks
 from fedgsp.report.plotting import require_plotting
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#8C6D00", "#7F7F7F")
+COLOURS = tuple(TONES.values())
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 3)), (0, (2, 4)))
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """A curve; `low` and `high` are drawn as a band around it."""
 
     label: str
@@ -32,19 +35,19 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LinePlot:
     """Curves over one axis."""
 
     title: str
     x: str
     y: str
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
     log_x: bool = False
 
     def draw(self, axes: Any) -> None:
         """Each in its colour and dashes, the same in every panel."""
-        for at, line in enumerate(self.lines):
-            colour, dashes = COLOURS[at % len(COLOURS)], DASHES[at % len(DASHES)]
+        for at, (line, look) in enumerate(zip(self.lines, looks([line.label for line in self.lines]), strict=True)):
+            colour, dashes = look.colour, DASHES[at % len(DASHES)]
             axes.plot(
                 line.x, line.y, color=colour, linestyle=dashes, label=line.label, linewidth=1.6, marker="o",
                 markersize=0 if len(line.x) > 12 else 3,
@@ -58,7 +61,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Boxes:
+class BoxPlot:
     """Box plots: the paper's orange line is the median, its green triangle the mean; whiskers reach the extremes."""
 
     title: str
@@ -83,7 +86,7 @@ class Boxes:
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatMap:
     """A heat map with its numbers written in; None is a cell without a figure, `low` and `high` the scale's ends."""
 
     title: str
@@ -114,7 +117,7 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Bars:
+class BarChart:
     """Bars, each a stack of one or more parts; `errors` are half-widths on top."""
 
     title: str
@@ -158,16 +161,27 @@ def _plain_log(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-Panel = Lines | Boxes | Heat | Bars
+Panel = LinePlot | BoxPlot | HeatMap | BarChart
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: rows of panels, the name of its file, and a caption."""
+    """A figure.
+
+    Args:
+        name: The name of its files.
+        caption: What stands below it.
+        rows: Rows of panels.
+    """
 
     name: str
     caption: str
     rows: Sequence[Sequence[Panel]]
+
+    def digest(self) -> str:
+        """Of what is drawn: it is the same wherever the figures are, while the bytes of a PNG are those of one matplotlib."""
+        panels = [[[type(panel).__name__, asdict(panel)] for panel in row] for row in self.rows]
+        return hashlib.sha256(json.dumps([self.name, panels], default=float).encode()).hexdigest()[:16]
 
 
 def draw_picture(picture: Picture, folder: Path) -> list[Path]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgsp.data import FederatedData
-from fedgsp.report.duplicates import Duplicates
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
+    from fedgsp.report.duplicates import Duplicates
 
 SMALL = 10
 SHOWN = 5

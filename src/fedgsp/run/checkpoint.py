@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
@@ -20,7 +20,10 @@ from safetensors.torch import save as save_safetensors
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import explained, sync_folder, write_whole
 from fedgsp.core.state import ServerState
-from fedgsp.core.tensors import Tensors
+from fedgsp.run.record_checks import is_count
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 SCHEMA = 1
 KEPT = 2
@@ -54,7 +57,7 @@ def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
         "models": sorted(state.models),
         "slots": sorted(state.slots),
         "extra": state.extra,
-        "kept": {str(client): mark for client, mark in sorted(state.kept.items())},
+        "kept": {str(client): mark for client, mark in sorted(state.client_versions.items())},
         "identity": bookmark.identity,
         "numerics": bookmark.numerics,
         "journal_bytes": bookmark.journal_bytes,
@@ -92,17 +95,31 @@ def candidates(folder: Path) -> list[Path]:
 def load(path: Path) -> tuple[ServerState, Bookmark]:
     """Read a checkpoint; one that is damaged or of a newer format is refused."""
     match = NAME.fullmatch(path.name)
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DamagedCheckpoint(f"the checkpoint {path} cannot be read: {error.strerror}.") from error
     if match is None or hashlib.sha256(content).hexdigest()[:32] != match[2]:
         raise DamagedCheckpoint(f"the checkpoint {path} is damaged: its content does not match its checksum.")
+    foreign = f"the checkpoint {path} is not one that fedgsp wrote."
     try:
         length = int.from_bytes(content[:8], "little")
         facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["fedgsp"])
-        tensors = load_safetensors(content)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise DamagedCheckpoint(f"the checkpoint {path} is not one that fedgsp wrote.") from error
-    if facts["schema"] != SCHEMA:
-        raise InputError(f"the checkpoint {path} has schema {facts['schema']}; this version of fedgsp reads schema {SCHEMA}.")
+        tensors, schema = load_safetensors(content), facts["schema"]
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedCheckpoint(foreign) from error
+    if schema != SCHEMA:
+        raise InputError(f"the checkpoint {path} has schema {schema}; this version of fedgsp reads schema {SCHEMA}.")
+    try:
+        return _decoded(facts, tensors)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedCheckpoint(foreign) from error
+
+
+def _decoded(facts: dict[str, Any], tensors: Tensors) -> tuple[ServerState, Bookmark]:
+    lengths = (facts["journal_bytes"], facts["plans_bytes"], facts.get("scores_bytes", 0))
+    if not all(map(is_count, (facts["round"], *lengths))) or not isinstance(facts["numerics"], dict):
+        raise ValueError
     groups: dict[str, dict[str, Tensors]] = {
         "models": {name: {} for name in facts["models"]},
         "slots": {name: {} for name in facts["slots"]},
@@ -113,7 +130,6 @@ def load(path: Path) -> tuple[ServerState, Bookmark]:
         groups[kind][name][member] = tensor
     kept = {int(client): mark for client, mark in facts.get("kept", {}).items()}
     state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"], kept)
-    lengths = (facts["journal_bytes"], facts["plans_bytes"], facts.get("scores_bytes", 0))
     return state, Bookmark(facts["identity"], facts["numerics"], *lengths)
 
 

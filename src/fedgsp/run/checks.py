@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from torch import nn
@@ -13,11 +15,13 @@ from fedgsp.core.spool import room, row_bytes
 from fedgsp.core.sums import MOST_ADDENDS_BITS
 from fedgsp.core.tensors import Tensors, total_bytes
 from fedgsp.data.batches import gather
-from fedgsp.engine import Job
-from fedgsp.method import Method
 from fedgsp.parts import kind_of
-from fedgsp.run.config import RunConfig
-from fedgsp.server import Bench
+
+if TYPE_CHECKING:
+    from fedgsp.engine.base import WorkerSetup
+    from fedgsp.method import Method
+    from fedgsp.run.config import RunConfig
+    from fedgsp.server import Bench
 
 
 def checked_device(device: str, elsewhere: bool = False) -> str:
@@ -34,7 +38,7 @@ def checked_device(device: str, elsewhere: bool = False) -> str:
     return device
 
 
-def batch_notes(job: Job, model: nn.Module) -> tuple[str, ...]:
+def batch_notes(job: WorkerSetup, model: nn.Module) -> tuple[str, ...]:
     """What becomes of a last batch of one sample, where something is done about it."""
     example, _ = gather(job.data, np.zeros(1, dtype=np.int64))
     batching, sizes = Batching.of(job.rule, model, example), job.data.train.sizes
@@ -63,10 +67,7 @@ def check_memory(live: int) -> None:
 
 def live_model_bytes(config: RunConfig, model: Tensors, clients: int) -> int:
     """What several live models take at most: as they were, as they are handed to workers, and as they come back."""
-    live = getattr(config.method.server, "live", None)
-    if live is None:
-        return 0
-    return 3 * int(live(most_chains(config, clients))) * total_bytes(model)
+    return 3 * config.method.server.live_models(most_chains(config, clients)) * total_bytes(model)
 
 
 def most_chains(config: RunConfig, clients: int) -> int:
@@ -100,7 +101,7 @@ def check_disk(config: RunConfig, model: Tensors, clients: int) -> None:
 
 def check_bench(method: Method, bench: Bench | None) -> None:
     """Data on the server and a rule that trains on it go together."""
-    wanted = bool(getattr(method.server, "wants_data", False))
+    wanted = method.server.wants_data
     if wanted and bench is None:
         raise InputError(
             f"the server rule '{kind_of(method.server)}' trains on samples of the server's own, and there are none; give the "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
 from fedgsp.core.errors import InputError
-from fedgsp.evaluate import ClientScores
-from fedgsp.run.flops import flops_per_sample
-from fedgsp.run.setup import Setup
+from fedgsp.run.record_checks import is_count, is_number
+
+if TYPE_CHECKING:
+    from fedgsp.evaluate import ClientScores
+    from fedgsp.run.run import Run
 
 SCHEMA = 1
 DIGITS = 4
@@ -49,13 +51,13 @@ class ClientFacts:
     source: str | None
 
     @classmethod
-    def of(cls, setup: Setup) -> ClientFacts:
+    def of(cls, run: Run) -> ClientFacts:
         """Those of a run that is about to start."""
-        data, trained = setup.data, setup.job.data
+        data, trained = run.data, run.worker_setup.data
         own = slice(len(data), len(trained))  # samples that a preparation put at the server: it trains like a client
         nobody = np.zeros(len(trained) - len(data), dtype=np.int64)
         marks = {}
-        for name, chosen in (("trains", setup.roster), ("held_out", setup.held_out)):
+        for name, chosen in (("trains", run.participants), ("held_out", run.held_out)):
             marks[name] = np.zeros(len(trained), dtype=np.bool_)
             marks[name][chosen] = True
         return cls(
@@ -66,13 +68,25 @@ class ClientFacts:
             trains=marks["trains"],
             held_out=marks["held_out"],
             classes=data.classes,
-            score=setup.job.task.score,
+            score=run.worker_setup.task.score,
             shape=data.sample_shape,
-            parameters=sum(tensor.numel() for tensor in setup.initial.values()),
-            flops_per_sample=_flops(setup),
+            parameters=sum(tensor.numel() for tensor in run.initial_model.values()),
+            flops_per_sample=_flops(run),
             fingerprint=data.fingerprint,
             source=data.source,
         )
+
+    def is_sound(self) -> bool:
+        """Whether everything is of the type and shape that it should be."""
+        clients = len(self.train) if self.train.ndim == 1 else -1
+        each = (self.train, self.validation, self.test, self.trains, self.held_out)
+        arrays = all(array.shape == (clients,) and array.dtype.kind in "iub" for array in each)
+        rows = self.counts.ndim == 2 and len(self.counts) == clients and self.counts.dtype.kind in "iu"
+        positive = all(int(array.min(initial=0)) >= 0 for array in (*each, self.counts))
+        texts = isinstance(self.fingerprint, str) and all(x is None or isinstance(x, str) for x in (self.score, self.source))
+        counts = is_count(self.classes) and is_count(self.parameters) and all(map(is_count, self.shape))
+        flops = self.flops_per_sample is None or (is_number(self.flops_per_sample) and self.flops_per_sample > 0)
+        return arrays and rows and positive and texts and counts and flops
 
     def encode(self) -> bytes:
         """The content of clients.safetensors."""
@@ -90,8 +104,8 @@ def read_client_facts(run: Path) -> ClientFacts | None:
     path = run / "clients.safetensors"
     if not path.exists():
         return None
-    content = path.read_bytes()
     try:
+        content = path.read_bytes()
         length = int.from_bytes(content[:8], "little")
         facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["fedgsp"])
         arrays = load_safetensors(content)
@@ -99,8 +113,13 @@ def read_client_facts(run: Path) -> ClientFacts | None:
             raise InputError(f"{path} is of another version of fedgsp; this one reads schema {SCHEMA}.")
         fields: dict[str, Any] = {**arrays, **facts, "shape": tuple(facts["shape"])}
         fields.update({name: arrays[name].astype(np.bool_) for name in ("trains", "held_out")})
-        return ClientFacts(**fields)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        found = ClientFacts(**fields)
+        if not found.is_sound():
+            raise ValueError
+        return found
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is not one that fedgsp wrote.") from error
 
 
@@ -118,9 +137,11 @@ def _narrow(counts: NDArray[Any]) -> NDArray[Any]:
     return counts.astype(np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32)
 
 
-def _flops(setup: Setup) -> float | None:
+def _flops(run: Run) -> float | None:
     """A model of the user's that cannot be counted must not keep a run from starting."""
+    from fedgsp.run.flops import flops_per_sample
+
     try:
-        return flops_per_sample(setup)
+        return flops_per_sample(run)
     except Exception:
         return None

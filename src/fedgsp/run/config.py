@@ -25,10 +25,19 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class RunSection:
-    """How long, with which seed, on what, and how it is judged.
+    """[run]: how long, with which seed, on what, and how it is evaluated.
 
-    `evaluate_on` names the part that the figures are about; on "validation" test samples are not looked at, for tuning.
-    `fast` says whether clients train by the fast path: whenever there is one ("auto"), or else not at all ("on"), or never.
+    Attributes:
+        rounds: Number of rounds.
+        seed: Seed of initial weights, plans and batches.
+        workers: Worker processes: a number, "auto", or 0 for none.
+        device: "cpu", "cuda", "cuda:N" or "mps".
+        eval_every: Evaluate the model every so many rounds.
+        target_accuracy: Report when this accuracy is first reached.
+        stop_at_target: Stop training once `target_accuracy` is reached.
+        holdout_clients: Number of clients that never train and are only evaluated.
+        evaluate_on: The samples that the figures are about; on "validation" test samples are not looked at, for tuning.
+        fast: Compiled training steps: where possible ("auto"), or an error without ("on"), or never ("off").
     """
 
     rounds: int = 60
@@ -45,7 +54,14 @@ class RunSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """Where the data comes from. `seed` rules generated data, splits and subsets."""
+    """[data]: where the samples come from.
+
+    Attributes:
+        source: A source text, such as "glyphs:clients=100" or "npz:FILE".
+        seed: Seed of generated data, splits and subsets.
+        clients: Use only this many clients; None: all.
+        validation: Share of the training samples kept for choosing settings.
+    """
 
     source: str = "glyphs"
     seed: int = 0
@@ -55,7 +71,12 @@ class DataSection:
 
 @dataclass(frozen=True)
 class ModelSection:
-    """What is trained, and the weights it starts from (a .safetensors file, or drawn with the run's seed)."""
+    """[model]: what is trained.
+
+    Attributes:
+        name: A name, or package.module:callable.
+        init: Weights to start from, a .safetensors file; None: drawn with the run's seed.
+    """
 
     name: str = "small_cnn"
     init: str | None = None
@@ -63,11 +84,15 @@ class ModelSection:
 
 @dataclass(frozen=True)
 class EngineSection:
-    """Where chains run: on this machine, or on a Ray cluster (see docs/ray.md). Never decides a bit.
+    """[engine]: where chains run. Never decides a bit.
 
-    `address` is a cluster's (none: RAY_ADDRESS, else a Ray on this machine), `resources` what one worker takes of it, `data`
-    how samples get to the workers. `hop_seconds` is how long a worker may be at one client before it is replaced and its chain
-    walked again (none: for ever); it needs workers, and in a deployment [deploy] has limits of its own.
+    Attributes:
+        name: "local", or "ray" for a Ray cluster (docs/ray.md).
+        address: The cluster's; None: RAY_ADDRESS, else a new one on this machine.
+        resources: What one worker takes of the cluster, such as "cpu=1,gpu=0.25".
+        data: How samples get to the workers.
+        hop_seconds: Replace a worker that trains one client for longer than this, and train its chain again; None: never.
+            It needs workers. In a deployment [deploy] has limits of its own.
     """
 
     name: Literal["local", "ray"] = "local"
@@ -88,7 +113,20 @@ class EngineSection:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All of it."""
+    """A run as text: with the data, enough to repeat it. `RunBuilder.build` makes a `Run` of it.
+
+    The defaults of its sections are the defaults of `fedgsp.train` and of the command line.
+
+    Attributes:
+        run: How long, with which seed, on what, and how it is evaluated.
+        data: Where the samples come from.
+        model: What is trained.
+        method: Planner, local rule, server rule and, rarely, a preparation.
+        engine: Where chains run.
+
+    Raises:
+        InputError: An entry makes no sense.
+    """
 
     run: RunSection = field(default_factory=RunSection)
     data: DataSection = field(default_factory=DataSection)

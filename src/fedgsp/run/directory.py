@@ -12,23 +12,27 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors.torch import save as save_safetensors
 
-from fedgsp.client.keep import ClientStore
-from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState
-from fedgsp.method import Method
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
-from fedgsp.run.config import RunConfig, read_config
-from fedgsp.run.files import CannotWrite, LineLog, explained, read_lines, write_whole
+from fedgsp.run.files import CannotWrite, LineLog, explained, write_whole
+from fedgsp.run.reader import need_run
+
+if TYPE_CHECKING:
+    from fedgsp.client.client_state import ClientStore
+    from fedgsp.core.chain import Plan
+    from fedgsp.run.config import RunConfig
 
 SCHEMA = 1
+LOCK_TRIES, LOCK_SECONDS = 20, 0.025
 
 
 class Recorder(Protocol):
@@ -62,7 +66,7 @@ class NoRecord:
     def commit(self, state: ServerState, plan: Plan, entry: dict[str, Any], scores: dict[str, Any] | None = None) -> None:
         """Only remember the state."""
         if self._store is not None:
-            self._store.retire(self.committed.kept, state.kept)
+            self._store.retire(self.committed.client_versions, state.client_versions)
         self.committed = state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
@@ -101,13 +105,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """The directory of a run that was started before."""
-        if not (path / "config.toml").is_file():
-            raise InputError(f"{path} is not a run directory: it has no config.toml.")
-        return cls(path, _locked(path))
-
-    def config(self, method: Method | None = None) -> RunConfig:
-        """What the run was told; a method given in Python takes the place of the one it names."""
-        return read_config(self.path / "config.toml", method)
+        return cls(path, _locked(need_run(path)))
 
     def write_config(self, config: RunConfig) -> None:
         """Record what the run is told from now on."""
@@ -166,8 +164,8 @@ class RunDirectory:
             self._scores.append(scores, sync=True)
         self._save(state)
         if self._store is not None:
-            self._store.retire(self._before, self.committed.kept)
-        self._before, self.committed = self.committed.kept, state
+            self._store.retire(self._before, self.committed.client_versions)
+        self._before, self.committed = self.committed.client_versions, state
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
         """model.safetensors (the model that was judged), model-NAME.safetensors (others that are live) and result.json."""
@@ -179,10 +177,6 @@ class RunDirectory:
             contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
             write_whole(self.path / files[name], save_safetensors(contiguous, metadata={"round": str(state.round)}))
         write_whole(self.path / "result.json", json.dumps(facts, indent=2, allow_nan=False).encode() + b"\n")
-
-    def latest(self, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
-        """See `latest_checkpoint`."""
-        return latest_checkpoint(self.path, previous=previous)
 
     def close(self) -> None:
         """Let go of the directory; may be called twice."""
@@ -197,13 +191,13 @@ class RunDirectory:
         """Drop the clients' states that belong to no checkpoint: a killed process had written them for a round to come."""
         if self._store is None:
             return
-        referred = [self.committed.kept]
+        referred = [self.committed.client_versions]
         for path in checkpoint.candidates(self.path / "checkpoint"):
             with suppress(InputError):
                 state, _ = checkpoint.load(path)
-                referred.append(state.kept)
+                referred.append(state.client_versions)
                 if state.round < self.committed.round:
-                    self._before = state.kept
+                    self._before = state.client_versions
         self._store.sweep(referred)
 
     def _save(self, state: ServerState) -> None:
@@ -212,41 +206,6 @@ class RunDirectory:
         assert self._scores is not None
         bookmark = Bookmark(self._identity, self._numerics, self._journal.size, self._plans.size, self._scores.size)
         checkpoint.save(self.path / "checkpoint", state, bookmark)
-
-
-def latest_checkpoint(run: Path, *, previous: bool = False) -> tuple[ServerState, Bookmark] | None:
-    """A run's newest checkpoint (or the one before it), checked; None if the run was stopped before it had one."""
-    found = checkpoint.candidates(run / "checkpoint")
-    if not found:
-        return None
-    if previous:
-        if len(found) < 2:
-            raise InputError(f"{run} has no earlier checkpoint to fall back on.")
-        return checkpoint.load(found[1])
-    try:
-        return checkpoint.load(found[0])
-    except checkpoint.DamagedCheckpoint as error:
-        raise InputError(f"{error} {_offer(run, found[1:])}") from error
-
-
-def _offer(run: Path, earlier: list[Path]) -> str:
-    for path in earlier:
-        with suppress(InputError):
-            state, _ = checkpoint.load(path)
-            return f"The one before it (round {state.round}) is whole: fedgsp resume {run} --previous"
-    return "No earlier one is whole either."
-
-
-def read_journal(run: Path, bookmark: Bookmark) -> list[dict[str, Any]]:
-    """A run's journal as a checkpoint knew it."""
-    for name, size in (("journal.jsonl", bookmark.journal_bytes), ("plans.jsonl", bookmark.plans_bytes)):
-        file = run / name
-        if not file.exists() or file.stat().st_size < size:
-            raise InputError(f"{file} is shorter than its checkpoint says, so the run cannot go on; restore it from a copy.")
-    try:
-        return list(read_lines(run / "journal.jsonl", bookmark.journal_bytes))
-    except ValueError as error:
-        raise InputError(f"{run / 'journal.jsonl'} is damaged: {error}.") from error
 
 
 def model_file(name: str) -> str:
@@ -273,18 +232,26 @@ def _locked(path: Path) -> int:
             descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise InputError(f"the run directory {path} may not be written ({error.strerror}); make it writable.") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _taken(descriptor):
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise InputError(
-            f"{path} is in use by another process{f' ({holder})' if holder else ''}; wait for it, or stop it."
-        ) from None
+        raise InputError(f"{path} is in use by another process{f' ({holder})' if holder else ''}; wait for it, or stop it.")
     with suppress(OSError, CannotWrite):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
+
+
+def _taken(descriptor: int) -> bool:
+    """Take the lock; tried for a while, since whoever looks whether a run is held has it for a moment."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOCK_SECONDS)
+        else:
+            return True
+    return False
 
 
 def _end_cut_line(log: LineLog) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import Diverged
-from fedgsp.core.state import ServerState
-from fedgsp.data.federated import FederatedData, Part
-from fedgsp.engine.job import Engine, Scoring
+from fedgsp.data.federated import FederatedData, Split
 from fedgsp.evaluate import ClientScores, SampleScores, Summary, per_client, summarise
-from fedgsp.server import ServerRule
+
+if TYPE_CHECKING:
+    from fedgsp.core.state import ServerState
+    from fedgsp.engine.base import Engine, PendingEvaluation
+    from fedgsp.server import ServerRule
 
 Clients = NDArray[np.int64]
 
@@ -41,7 +43,7 @@ class Evaluation:
         self._data, self._state, self._on = data, state, evaluate_on
         self._views = server.views(state)
 
-        def of(clients: Clients, part: Part) -> Question:
+        def of(clients: Clients, part: Split) -> Question:
             return Question.of(server, state, clients, part, personal)
 
         self._questions: dict[str, Question] = {
@@ -53,7 +55,7 @@ class Evaluation:
                 self._questions["holdout"] = of(held_out, data.test if personal else every_row(data))
         wanted = [one for question in self._questions.values() for one in question.wanted]
         owners = [one for question in self._questions.values() for one in question.owners]
-        self.asked: Scoring = engine.ask(state, wanted, owners)
+        self.asked: PendingEvaluation = engine.evaluate(state, wanted, owners)
 
     def figures(self) -> tuple[dict[str, Any], ClientScores]:
         """Entries for the journal, and the scores of each client that the first of them are made of."""
@@ -106,7 +108,7 @@ class Question:
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, server: ServerRule, state: ServerState, clients: Clients, part: Part, personal: bool) -> Question:
+    def of(cls, server: ServerRule, state: ServerState, clients: Clients, part: Split, personal: bool) -> Question:
         """With `personal` each client makes the model its own."""
         wanted: list[tuple[str, NDArray[np.int64]]] = []
         owners: list[int | None] = []
@@ -144,12 +146,12 @@ def client_scores(
     state: ServerState,
     data: FederatedData,
     clients: Clients,
-    part: Part,
+    part: Split,
     personal: bool = False,
 ) -> ClientScores:
     """Per-client scores on one part, each client on the model that the server rule shows it (or, `personal`, makes of it)."""
     question = Question.of(server, state, clients, part, personal)
-    return question.answered(engine.ask(state, question.wanted, question.owners).result(), data)
+    return question.answered(engine.evaluate(state, question.wanted, question.owners).result(), data)
 
 
 def _alone(
@@ -162,6 +164,6 @@ def _alone(
             yield name, rows[end - size : end], int(client)
 
 
-def every_row(data: FederatedData) -> Part:
+def every_row(data: FederatedData) -> Split:
     """All samples of every client, whatever part they are in."""
-    return Part.of([np.concatenate([data.train[k], data.validation[k], data.test[k]]) for k in range(len(data))])
+    return Split.of([np.concatenate([data.train[k], data.validation[k], data.test[k]]) for k in range(len(data))])

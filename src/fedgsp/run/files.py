@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fedgsp.core.files import CannotWrite, explained, sync_folder, write_all, write_whole
 
-__all__ = ["CannotWrite", "LineLog", "explained", "read_lines", "sync_folder", "write_whole"]
+__all__ = ["CannotWrite", "LineLog", "explained", "sync_folder", "write_whole"]
 
 
 class LineLog:
@@ -41,11 +40,3 @@ class LineLog:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def read_lines(path: Path, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """The whole lines of a log, up to `limit` bytes; a last line that a crash cut short is left out."""
-    with path.open("rb") as file:
-        content = file.read() if limit is None else file.read(limit)
-    for line in content.split(b"\n")[:-1]:
-        yield json.loads(line)

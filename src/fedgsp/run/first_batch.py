@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 from torch import nn
 
-from fedgsp.client import SGD, Pull, Visit, trained
-from fedgsp.client.choice import odd_labels
-from fedgsp.core.blame import refusal
-from fedgsp.core.errors import InputError
+from fedgsp.client.context import GradientTerm, LocalContext
+from fedgsp.client.kernel_choice import odd_labels
+from fedgsp.client.rules import SGD, trained
+from fedgsp.core.errors import InputError, ours, refusal, where_defined
 from fedgsp.core.tensors import Tensors, clone, misfit
-from fedgsp.core.where import ours, where_defined
 from fedgsp.data.batches import gather
-from fedgsp.engine import Job
 from fedgsp.models import Task
 from fedgsp.models.split import Level, halves_of
 from fedgsp.models.state import load_tensors
-from fedgsp.run.trial import asking
+from fedgsp.run.part_checks import asking
 
-HOOKS = ("keeps", "sends", "looks_at", "term", "objective", "proximal", "finish", "optimizer")
+if TYPE_CHECKING:
+    from fedgsp.engine.base import WorkerSetup
+
+HOOKS = ("initial_client_state", "upload_spec", "looks_at", "loss_term", "objective", "gradient_term", "finish", "optimizer")
 """What gives something back: a rule that leaves all of these as they are in SGD need not be tried."""
 MOST_ROWS = 64
 """Samples of the batch that a rule is tried on, at most."""
@@ -40,7 +41,7 @@ def check_task(task: Any) -> None:
             )
 
 
-def check_model(job: Job) -> nn.Module:
+def check_model(job: WorkerSetup) -> nn.Module:
     """One forward pass of one batch, so that a model that does not fit the data is refused before anything starts.
 
     Returns a model that can be experimented with.
@@ -82,7 +83,7 @@ def check_model(job: Job) -> nn.Module:
     return model.train()
 
 
-def try_local(job: Job, initial: Tensors, shared: Tensors) -> None:
+def try_local(job: WorkerSetup, initial: Tensors, shared: Tensors) -> None:
     """A visit of one batch with a local rule that is not ours, whose hooks are looked at one by one."""
     rule = job.rule
     if ours(rule) or all(getattr(type(rule), hook) is getattr(SGD, hook) for hook in HOOKS):
@@ -98,67 +99,72 @@ def try_local(job: Job, initial: Tensors, shared: Tensors) -> None:
 class _Visited:
     """One client's turn, hook by hook."""
 
-    def __init__(self, rule: SGD, model: nn.Module, job: Job, initial: Tensors, shared: Tensors) -> None:
+    def __init__(self, rule: SGD, model: nn.Module, job: WorkerSetup, initial: Tensors, shared: Tensors) -> None:
         self._rule, self._model, client = rule, model, _largest(job)
         rows = job.data.train[client]
-        self._visit = Visit(
+        self._ctx = LocalContext(
             model, job.task, 1, client, 0, rule.lr, torch.device("cpu"), initial, shared,
             batches=lambda: iter([gather(job.data, rows)]), wire=job.wire,
         )  # fmt: skip
 
     def check(self, x: torch.Tensor, y: torch.Tensor) -> None:
         """In the order in which a client's turn goes."""
-        rule, visit = self._rule, self._visit
-        keeps, sends = self._tensors("keeps", rule.keeps(self._model)), self._tensors("sends", rule.sends(self._model))
+        rule, ctx = self._rule, self._ctx
+        keeps, sends = (
+            self._tensors("initial_client_state", rule.initial_client_state(self._model)),
+            self._tensors("upload_spec", rule.upload_spec(self._model)),
+        )
         level, reports = rule.looks_at(), rule.reports()
         if level not in get_args(Level):
             self._refuse("looks_at", f"{level!r}", f"one of {', '.join(map(repr, get_args(Level)))}")
-        visit.state = clone(keeps)
-        rule.begin(visit)
-        self._check_pull(rule.proximal(visit))
-        if not isinstance(rule.optimizer(self._model, visit.lr), torch.optim.Optimizer):
+        ctx.state = clone(keeps)
+        rule.begin(ctx)
+        self._check_pull(rule.gradient_term(ctx))
+        if not isinstance(rule.optimizer(self._model, ctx.lr), torch.optim.Optimizer):
             self._refuse("optimizer", "something else", "a torch.optim.Optimizer")
         if level != "loss" and type(rule).objective is SGD.objective:
-            term: Any = rule.term(visit, visit.see(level, x), y)
+            term: Any = rule.loss_term(ctx, ctx.forward(level, x), y)
             if term is not None:
-                self._check_scalar("term", "", term, differentiable=True)
-        found: Any = rule.objective(visit, x, y)
+                self._check_scalar("loss_term", "", term, differentiable=True)
+        found: Any = rule.objective(ctx, x, y)
         if not isinstance(found, tuple) or len(found) != 2:
             what = f"{len(found)} values" if isinstance(found, tuple) else f"one value ({_shape(found)})"
             self._refuse("objective", what, "two: what is minimised, and the plain loss that is reported")
         self._check_scalar("objective", "first", found[0], differentiable=True)
         self._check_scalar("objective", "second", found[1], differentiable=False)
         found[0].backward()
-        rule.adjust(visit)
-        visit.steps = 1
-        self._check_end(rule.finish(visit), reports, keeps, sends)
+        rule.adjust(ctx)
+        ctx.steps = 1
+        self._check_end(rule.finish(ctx), reports, keeps, sends)
 
     def _check_end(self, metrics: Any, reports: Iterable[str], keeps: Tensors, sends: Tensors) -> None:
         if not isinstance(metrics, dict) or not all(isinstance(value, int | float) for value in metrics.values()):
-            self._refuse("finish", _shape(metrics), "a dict of numbers by name; begin with super().finish(visit)")
+            self._refuse("finish", _shape(metrics), "a dict of numbers by name; begin with super().finish(ctx)")
         missing = sorted(set(reports) - metrics.keys())
         if missing:
-            self._refuse("finish", f"no '{missing[0]}'", "all that 'reports' names; begin with super().finish(visit)")
+            self._refuse("finish", f"no '{missing[0]}'", "all that 'reports' names; begin with super().finish(ctx)")
         for name, hook, found, like in (
-            ("state", "keeps", self._visit.state, keeps),
-            ("sent", "sends", self._visit.sent, sends),
+            ("state", "initial_client_state", self._ctx.state, keeps),
+            ("sent", "upload_spec", self._ctx.sent, sends),
         ):
             wrong = misfit(found, like)
             if wrong is not None:
                 wrong = wrong.replace("which the model has not", f"which '{hook}' has not").replace("the model", f"'{hook}'")
-                raise InputError(f"{self._who}: visit.{name} after 'finish' {wrong}; it must be like what '{hook}' gives.")
+                raise InputError(f"{self._who}: ctx.{name} after 'finish' {wrong}; it must be like what '{hook}' gives.")
 
     def _check_pull(self, pull: Any) -> None:
         if pull is None:
             return
-        if not isinstance(pull, Pull):
-            self._refuse("proximal", _shape(pull), "a fedgsp.client.Pull, or None")
+        if not isinstance(pull, GradientTerm):
+            self._refuse("gradient_term", _shape(pull), "a fedgsp.client.GradientTerm, or None")
         for name, given in (("reference", pull.reference), ("drift", pull.drift)):
             if given is None:
                 continue
             for key, own in trained(self._model).items():
                 if key not in given or given[key].shape != own.shape:
-                    self._refuse("proximal", f"a {name} that does not fit the parameter '{key}'", "a tensor for each parameter")
+                    self._refuse(
+                        "gradient_term", f"a {name} that does not fit the parameter '{key}'", "a tensor for each parameter"
+                    )
 
     def _check_scalar(self, hook: str, place: str, value: Any, differentiable: bool) -> None:
         which = f"{place} value ".lstrip() if place else ""
@@ -205,11 +211,11 @@ def _loss(task: Task) -> str:
     return "the task's loss" if ours(task.loss) else f"the task's loss, {where_defined(task.loss)},"
 
 
-def _largest(job: Job) -> int:
+def _largest(job: WorkerSetup) -> int:
     return int(np.argmax(job.data.train.sizes))
 
 
-def _batch(job: Job, rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+def _batch(job: WorkerSetup, rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     """Some samples of the client that has the most."""
     return gather(job.data, job.data.train[_largest(job)][:rows])
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedgsp.data.batches import gather
-from fedgsp.run.setup import Setup
+
+if TYPE_CHECKING:
+    from fedgsp.run.run import Run
 
 
-def flops_per_sample(setup: Setup) -> float:
-    """Forward and backward of one sample, taken as three forwards (SPECS 12.4: within two percent for LEAF's CNN)."""
-    job = setup.job
-    x, _ = gather(job.data, job.data.train[int(setup.roster[0])][:1])
+def flops_per_sample(run: Run) -> float:
+    """Forward and backward of one sample, taken as three forwards (docs/methods-reference.md)."""
+    job = run.worker_setup
+    x, _ = gather(job.data, job.data.train[int(run.participants[0])][:1])
     with torch.random.fork_rng(devices=[]), torch.inference_mode():
         model = job.fresh_model().eval()
         with FlopCounterMode(display=False) as counter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from fedgsp.client.batching import Batching
 from fedgsp.client.train import Trainer
-from fedgsp.core.chain import Stop
+from fedgsp.core.chain import Hop
 from fedgsp.core.tensors import total_bytes
-from fedgsp.method import Method
 from fedgsp.run.checks import live_model_bytes
 from fedgsp.run.keeping import disk_bytes, state_bytes
-from fedgsp.run.setup import Setup
+
+if TYPE_CHECKING:
+    from fedgsp.method import Method
+    from fedgsp.run.run import Run
 
 PROCESS_BYTES = 330e6
 """Resident memory of a Python process with torch loaded, before any model or data."""
@@ -51,33 +53,33 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(setup: Setup) -> Forecast:
+def forecast(run: Run) -> Forecast:
     """Expect a run: every client of average size, every planned client present."""
-    planner, rounds, clients = setup.config.method.planner, setup.config.run.rounds, len(setup.roster)
+    planner, rounds, clients = run.config.method.planner, run.config.run.rounds, len(run.participants)
     rows = [planner.schedule(r, clients) for r in range(1, rounds + 1)]
     shapes: list[dict[str, int]] = []
     for row in rows:
         shape = {key: value for key, value in asdict(row).items() if isinstance(value, int)}
         if not shapes or any(shapes[-1].get(key) != shape[key] for key in ("groups", "sampled", "shortest", "longest")):
             shapes.append(shape)
-    rule = setup.config.method.local
+    rule = run.config.method.local
     visits = sum(row.trained * row.passes for row in rows)
-    model_bytes = total_bytes(setup.initial)
-    beside = total_bytes(setup.first.shared) + total_bytes(setup.job.beside_model()[1])
-    step_seconds = timed_step(setup)
-    workers = max(1, setup.workers())
-    steps = expected_steps(setup.config.method, rounds, setup.job.data.train.sizes[setup.roster])
-    evaluation = rounds // setup.config.run.eval_every * len(setup.data.test.rows) / rule.batch_size / 3
-    data_bytes = setup.job.data.features.nbytes + setup.job.data.labels.nbytes
-    processes = workers + (1 if setup.workers() else 0)
-    live = live_model_bytes(setup.config, setup.initial, clients)
+    model_bytes = total_bytes(run.initial_model)
+    beside = total_bytes(run.initial_state.shared) + total_bytes(run.worker_setup.beside_model()[1])
+    step_seconds = timed_step(run)
+    workers = max(1, run.workers())
+    steps = expected_steps(run.config.method, rounds, run.worker_setup.data.train.sizes[run.participants])
+    evaluation = rounds // run.config.run.eval_every * len(run.data.test.rows) / rule.batch_size / 3
+    data_bytes = run.worker_setup.data.features.nbytes + run.worker_setup.data.labels.nbytes
+    processes = workers + (1 if run.workers() else 0)
+    live = live_model_bytes(run.config, run.initial_model, clients)
     memory = processes * PROCESS_BYTES + model_bytes * (workers * 5 + 5) + data_bytes + live
     sent = 2 * model_bytes * rule.hands_on + beside
-    at_server = rounds * len(setup.job.at_server)  # the server's own samples train every round, and nothing is sent for it
-    traffic = (visits - at_server) * sent + setup.prepared_bytes
+    at_server = rounds * len(run.worker_setup.at_server)  # the server's own samples train every round; nothing is sent
+    traffic = (visits - at_server) * sent + run.prepared_bytes
     return Forecast(
         shapes, steps, traffic, model_bytes, memory, step_seconds * 1000, (steps + evaluation) * step_seconds / workers,
-        workers, setup.notes, beside, state_bytes(setup), disk_bytes(setup), rule.hands_on,
+        workers, run.notes, beside, state_bytes(run), disk_bytes(run), rule.hands_on,
     )  # fmt: skip
 
 
@@ -89,9 +91,9 @@ def expected_steps(method: Method, rounds: int, sizes: NDArray[np.int64]) -> int
     return round(sum(row.trained * row.passes for row in rows) * per_visit)
 
 
-def timed_step(setup: Setup) -> float:
+def timed_step(run: Run) -> float:
     """Seconds per SGD step of a scratch model, one thread; the run's own model is not touched."""
-    job = setup.job
+    job = run.worker_setup
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -99,17 +101,17 @@ def timed_step(setup: Setup) -> float:
             device = torch.device(job.device)
             rule = replace(job.rule, lr=1e-9)  # timed, not trained: it must not diverge
             trainer = Trainer(job.fresh_model().to(device), rule, job.task, job.data, device, job.seeds, job.kernel)
-            stop = Stop(0, _typical_client(setup), 0)
-            trainer.visit(1, stop, setup.initial, setup.first.shared)  # warms up
+            hop = Hop(0, _typical_client(run), 0)
+            trainer.train(1, hop, run.initial_model, run.initial_state.shared)  # warms up
             steps, began = 0, time.perf_counter()
             while steps < TIMED_STEPS:
-                steps += trainer.visit(1, stop, setup.initial, setup.first.shared).steps
+                steps += trainer.train(1, hop, run.initial_model, run.initial_state.shared).steps
             return (time.perf_counter() - began) / steps
     finally:
         torch.set_num_threads(threads)
 
 
-def _typical_client(setup: Setup) -> int:
+def _typical_client(run: Run) -> int:
     """The client of median size among those that train."""
-    by_size = np.argsort(setup.job.data.train.sizes[setup.roster], kind="stable")
-    return int(setup.roster[by_size[len(by_size) // 2]])
+    by_size = np.argsort(run.worker_setup.data.train.sizes[run.participants], kind="stable")
+    return int(run.participants[by_size[len(by_size) // 2]])

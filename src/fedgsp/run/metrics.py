@@ -23,7 +23,7 @@ from typing import Any
 from fedgsp.core.errors import InputError
 
 Entry = Mapping[str, Any]
-Journal = Sequence[Entry]
+History = Sequence[Entry]
 Evaluated = tuple[Entry, Entry]
 """A round's journal line, and the figures in it."""
 
@@ -37,59 +37,105 @@ WIDEST = 10
 
 
 def window(rounds: int) -> range:
-    """The rounds whose evaluations make the final figure of a run of so many rounds."""
+    """The rounds whose evaluations make the final figure.
+
+    Args:
+        rounds: How many rounds the run has.
+
+    Returns:
+        The last max(1, min(10, rounds // 10)) rounds.
+
+    Example:
+        >>> window(60)
+        range(55, 61)
+    """
     width = max(1, min(WIDEST, rounds // 10))
     return range(rounds - width + 1, rounds + 1)
 
 
-def evaluations(journal: Journal, metric: str = "loss", part: str = TEST) -> list[Evaluated]:
-    """Every evaluation that has the metric."""
-    found = [(entry, entry if part == TEST else entry.get(part)) for entry in journal]
+def evaluations(history: History, metric: str = "loss", part: str = TEST) -> list[Evaluated]:
+    """Every evaluation that has a metric.
+
+    Args:
+        history: A run's journal lines.
+        metric: The metric's name.
+        part: TEST for the figures of the line itself, or the name of another part that it has figures of.
+
+    Returns:
+        (journal line, figures) of every round that was evaluated by the metric.
+    """
+    found = [(entry, entry if part == TEST else entry.get(part)) for entry in history]
     return [(entry, figures) for entry, figures in found if isinstance(figures, Mapping) and _is_number(figures.get(metric))]
 
 
-def final_evaluations(journal: Journal, metric: str = "loss", part: str = TEST) -> list[Evaluated]:
+def final_evaluations(history: History, metric: str = "loss", part: str = TEST) -> list[Evaluated]:
     """The evaluations that the final figure is the mean of."""
-    found = evaluations(journal, metric, part)
-    rounds = window(journal[-1]["round"]) if journal else range(0)
+    found = evaluations(history, metric, part)
+    rounds = window(history[-1]["round"]) if history else range(0)
     return [one for one in found if one[0]["round"] in rounds] or found[-1:]
 
 
-def final_rounds(journal: Journal, metric: str = "loss", part: str = TEST) -> tuple[int, ...]:
+def final_rounds(history: History, metric: str = "loss", part: str = TEST) -> tuple[int, ...]:
     """The rounds of these evaluations."""
-    return tuple(entry["round"] for entry, _ in final_evaluations(journal, metric, part))
+    return tuple(entry["round"] for entry, _ in final_evaluations(history, metric, part))
 
 
-def final(journal: Journal, metric: str, part: str = TEST) -> float:
-    """The figure that a run is judged by."""
-    found = final_evaluations(journal, metric, part)
+def final(history: History, metric: str, part: str = TEST) -> float:
+    """The figure that runs are compared by: the mean of the evaluations in `window`.
+
+    Args:
+        history: A run's journal lines.
+        metric: The metric's name.
+        part: Whose figures (see `evaluations`).
+
+    Returns:
+        The mean; of a run that has no evaluation in these rounds its last one.
+
+    Raises:
+        InputError: No round was evaluated by the metric.
+
+    Example:
+        >>> final([{"round": r, "accuracy": r / 100} for r in range(1, 31)], "accuracy")
+        0.29
+    """
+    found = final_evaluations(history, metric, part)
     if not found:
         raise InputError(f"no round was evaluated by its {metric} ({part}), so there is no final figure.")
     return fmean(figures[metric] for _, figures in found)
 
 
-def last(journal: Journal, metric: str, part: str = TEST) -> Evaluated | None:
+def last(history: History, metric: str, part: str = TEST) -> Evaluated | None:
     """The last evaluation."""
-    return next(reversed(evaluations(journal, metric, part)), None)
+    return next(reversed(evaluations(history, metric, part)), None)
 
 
-def records(journal: Journal, metric: str, part: str = TEST) -> list[Evaluated]:
+def records(history: History, metric: str, part: str = TEST) -> list[Evaluated]:
     """The evaluations that were better than all before: the first to reach any target is among them, the last is the best."""
     found: list[Evaluated] = []
-    for entry, figures in evaluations(journal, metric, part):
+    for entry, figures in evaluations(history, metric, part):
         if not found or _better(figures[metric], found[-1][1][metric], metric):
             found.append((entry, figures))
     return found
 
 
-def best(journal: Journal, metric: str, part: str = TEST) -> Evaluated | None:
-    """The best evaluation."""
-    return next(reversed(records(journal, metric, part)), None)
+def best(history: History, metric: str, part: str = TEST) -> Evaluated | None:
+    """The best evaluation, the earliest of equal ones; None if there is none."""
+    return next(reversed(records(history, metric, part)), None)
 
 
-def first_reaching(journal: Journal, target: float, metric: str, part: str = TEST) -> Entry | None:
-    """The line of the first round at the target or better; None if there is none."""
-    return next((entry for entry, figures in records(journal, metric, part) if reaches(figures, target, metric)), None)
+def first_reaching(history: History, target: float, metric: str, part: str = TEST) -> Entry | None:
+    """The first round at a target or better.
+
+    Args:
+        history: A run's journal lines.
+        target: The value to reach; for the loss, to come down to.
+        metric: The metric's name.
+        part: Whose figures (see `evaluations`).
+
+    Returns:
+        The round's journal line, or None if the target was not reached.
+    """
+    return next((entry for entry, figures in records(history, metric, part) if reaches(figures, target, metric)), None)
 
 
 def reaches(figures: Entry, target: float | None, metric: str | None) -> bool:
@@ -101,7 +147,16 @@ def reaches(figures: Entry, target: float | None, metric: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a journal amounts to. `last` and `best` are evaluations with their `round`; `reached` is a round."""
+    """What a run amounts to.
+
+    Attributes:
+        final: The final figure of every metric.
+        final_rounds: The rounds that the final figures are the mean of.
+        last: The last evaluation, with its `round`.
+        best: The best single evaluation, with its `round`.
+        target: The target accuracy, if the run had one.
+        reached: The first round at the target or better, if there is one.
+    """
 
     final: dict[str, float]
     final_rounds: tuple[int, ...]
@@ -121,21 +176,30 @@ class Figures:
         }
 
 
-def figures(journal: Journal, score: str | None, target: float | None) -> Figures:
-    """Sum up a journal; `score` names the metric that best and target refer to (None: the loss, which has no target)."""
-    end = last(journal, "loss")
+def figures(history: History, score: str | None, target: float | None) -> Figures:
+    """Sum up a run.
+
+    Args:
+        history: Its journal lines.
+        score: The metric that `best` and `target` refer to. None: the loss, which has no target.
+        target: The target, if there is one.
+
+    Returns:
+        Final, last and best figures, and when the target was reached.
+    """
+    end = last(history, "loss")
     if end is None:
         return Figures({}, (), None, None, target, None)
     names = [name for name, value in end[0].items() if isinstance(value, float) and name != "train_loss"]
-    top = best(journal, score or "loss")
-    first = None if score is None or target is None else first_reaching(journal, target, score)
+    top = best(history, score or "loss")
+    first = None if score is None or target is None else first_reaching(history, target, score)
 
     def told(entry: Entry) -> dict[str, float]:
         return {"round": entry["round"], **{name: entry[name] for name in names if name in entry}}
 
     return Figures(
-        {name: final(journal, name) for name in names},
-        final_rounds(journal),
+        {name: final(history, name) for name in names},
+        final_rounds(history),
         told(end[0]),
         None if top is None else told(top[0]),
         target,
@@ -154,15 +218,15 @@ def window_words(rounds: Sequence[int]) -> str:
     return f"mean of rounds {', '.join(map(str, rounds[:-1]))} and {rounds[-1]}"
 
 
-def score_words(journal: Journal, metric: str) -> str:
+def score_words(history: History, metric: str) -> str:
     """A run's metric in a line: its final figure and of which rounds, the last round's, the best one."""
-    end, top = last(journal, metric), best(journal, metric)
+    end, top = last(history, metric), best(history, metric)
     if end is None or top is None:
         return "not evaluated"
     (at, ended), (when, most) = end, top
-    where = "last round" if at is journal[-1] else f"last evaluated round {at['round']}:"
+    where = "last round" if at is history[-1] else f"last evaluated round {at['round']}:"
     return (
-        f"{final(journal, metric):.4f} ({window_words(final_rounds(journal, metric))}), {where} {ended[metric]:.4f}, "
+        f"{final(history, metric):.4f} ({window_words(final_rounds(history, metric))}), {where} {ended[metric]:.4f}, "
         f"best {most[metric]:.4f} in round {when['round']}"
     )
 

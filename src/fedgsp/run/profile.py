@@ -7,20 +7,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.engine.job import Span
+from fedgsp.run.callbacks import Callback
 from fedgsp.run.files import write_whole
-from fedgsp.run.observers import Observer
 
 if TYPE_CHECKING:
+    from fedgsp.engine.base import Span
     from fedgsp.run.result import RunResult
-    from fedgsp.run.setup import Setup
+    from fedgsp.run.run import Run
 
 MAIN = -1
 """The number under which the driving process appears among the workers."""
 LAPS = ("plan", "broadcast", "train", "aggregate", "evaluate")
 
 
-class Profiler(Observer):
+class Profiler(Callback):
     """Adds up what was spent on what, and who was idle; writes `profile.json` and `trace.json` into a run directory.
 
     `train` and `evaluate` are wall-clock seconds of the round, `aggregate` and `broadcast` the part of them that the driving
@@ -34,12 +34,12 @@ class Profiler(Observer):
         self._spans: list[Span] = []
         self._workers = 1
 
-    def started(self, setup: Setup, journal: list[dict[str, Any]]) -> None:
+    def on_run_start(self, run: Run, history: list[dict[str, Any]]) -> None:
         """The first round's time begins here: it has the start of the workers in it."""
-        self._workers = max(1, setup.workers())
+        self._workers = max(1, run.workers())
         self._since = self._zero = time.perf_counter()
 
-    def worked(self, entry: dict[str, Any], spans: list[Span]) -> None:
+    def on_worker_spans(self, entry: dict[str, Any], spans: list[Span]) -> None:
         """One round more."""
         now, laps = time.perf_counter(), entry["timings"]
         whole = now - self._since
@@ -63,11 +63,11 @@ class Profiler(Observer):
         self._spans += spans
         self._since = now
 
-    def ended(self, result: RunResult) -> None:
+    def on_run_end(self, result: RunResult) -> None:
         """Write both files, also where the run was stopped on the way."""
         self.write()
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """An interrupted run has a profile too."""
         self.write()
 

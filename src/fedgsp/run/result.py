@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Yields
-from fedgsp.run.metrics import Figures
-from fedgsp.run.setup import Setup
 from fedgsp.server import ServerRule, evaluated_model
+
+if TYPE_CHECKING:
+    from fedgsp.run.metrics import Figures
+    from fedgsp.run.run import Run
 
 
 def outcome(server: ServerRule, state: ServerState) -> ServerState:
-    """The state as a run leaves it behind: where there is one model, the one that was judged stands for it.
+    """The state as a run leaves it behind: where there is one model, the one that was evaluated stands for it.
 
-    Most rules judge the model that training goes on from. FedExP does not: that one is in the checkpoint only.
+    Most rules evaluate the model that training goes on from. FedExP does not: that one is in the checkpoint only.
     """
     name = evaluated_model(server, state) if server.yields == "one" else GLOBAL
     return state if name == GLOBAL else replace(state, models={**state.models, GLOBAL: state.evaluated(name)[0]})
@@ -27,20 +29,28 @@ def outcome(server: ServerRule, state: ServerState) -> ServerState:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished (or stopped) run: its figures, its journal and its model.
+    """What `fedgsp.train` and `fedgsp.resume` return: a run that has ended.
 
-    `status` is "finished", "target" (stopped at the target), "paused" (a deployment whose clients are gone), "interrupted" or
-    "failed".
+    Attributes:
+        status: "finished", "target" (stopped at the target), "paused" (a deployment whose clients are gone), "interrupted" or
+            "failed".
+        run: All that the run was made of.
+        state: The server's state after the last round.
+        history: One dict a round: the lines of journal.jsonl.
+        figures: Final, last and best figures, and when the target was reached.
+        facts: The content of result.json.
+        directory: The run directory; None for a run without files.
+        trained_now: False where the run had ended before and was only looked up.
     """
 
     status: str
-    setup: Setup
+    run: Run
     state: ServerState
-    journal: list[dict[str, Any]]
+    history: list[dict[str, Any]]
     figures: Figures
     facts: dict[str, Any]
     directory: Path | None
-    trained_now: bool = True  # False: it had come to its end before, and was only looked up
+    trained_now: bool = True
 
     @property
     def accuracy(self) -> float | None:
@@ -55,22 +65,30 @@ class RunResult:
     @property
     def yields(self) -> Yields:
         """What the figures are about: "one" global model, "several", "none", or one that is "personalised"."""
-        return self.setup.config.method.yields
+        return self.run.config.method.yields
 
     def model(self, name: str | None = None) -> nn.Module:
-        """The model that was judged, ready to use; or one of `state.models` by its name.
+        """A trained model, ready to use.
 
-        "global" is the one that training goes on from, for most rules the same.
+        Args:
+            name: One of `state.models`; "global" is the one that training goes on from. None: the one that was evaluated,
+                for most rules the same.
+
+        Returns:
+            A module in evaluation mode.
+
+        Raises:
+            InputError: The run has no such model.
         """
-        if name is None and self.setup.server.yields == "one":
-            name = evaluated_model(self.setup.server, self.state)
+        if name is None and self.run.server.yields == "one":
+            name = evaluated_model(self.run.server, self.state)
         elif (name := name or GLOBAL) not in self.state.models:
             raise InputError(
                 f"this run has no model '{name}': it yields {self.yields}, and its models are {', '.join(self.state.models)}."
             )
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced at once
-            module = self.setup.job.fresh_model()
+            module = self.run.worker_setup.fresh_model()
         tensors, beside = self.state.evaluated(name)
         module.load_state_dict(tensors)
-        self.setup.job.rule.pose(module, beside)
+        self.run.worker_setup.rule.before_evaluate(module, beside)
         return module.eval()

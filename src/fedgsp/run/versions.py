@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 
-from fedgsp.core.version import __version__
+from fedgsp.core import __version__
 
 
 def versions() -> dict[str, str]:

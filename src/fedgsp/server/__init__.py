@@ -1,44 +1,54 @@
 """What the server does with the chains' results: server rules."""
 
 from fedgsp.server.adaptive import Adagrad, Adam, Yogi
-from fedgsp.server.around import Around
+from fedgsp.server.clipping import CentredClipping, ClippedMean
 from fedgsp.server.clustered import Clustered
 from fedgsp.server.combine import Combine, Models
-from fedgsp.server.controls import Controls
-from fedgsp.server.dyn import DynMean
-from fedgsp.server.exp import ExP
-from fedgsp.server.fused import Fused
-from fedgsp.server.hand_on import HandOn
+from fedgsp.server.distillation import DistillServer
+from fedgsp.server.dyn import DynServer
+from fedgsp.server.fedexp import FedExP
+from fedgsp.server.fusion import FusionServer
+from fedgsp.server.geometric_median import GeometricMedian
 from fedgsp.server.ida import IDA
+from fedgsp.server.krum import Krum
 from fedgsp.server.mean import Mean
+from fedgsp.server.median import Median, TrimmedMean
 from fedgsp.server.meta import Meta
+from fedgsp.server.model_rotation import ModelRotation
 from fedgsp.server.momentum import Momentum
 from fedgsp.server.nova import Nova
 from fedgsp.server.rule import Bench, ServerRule, Update, View, evaluated_model
-from fedgsp.server.tables import Tables
+from fedgsp.server.scaffold import ScaffoldServer
+from fedgsp.server.wrapper import Wrapper
 
 __all__ = [
     "IDA",
     "Adagrad",
     "Adam",
-    "Around",
     "Bench",
+    "CentredClipping",
+    "ClippedMean",
     "Clustered",
     "Combine",
-    "Controls",
-    "DynMean",
-    "ExP",
-    "Fused",
-    "HandOn",
+    "DistillServer",
+    "DynServer",
+    "FedExP",
+    "FusionServer",
+    "GeometricMedian",
+    "Krum",
     "Mean",
+    "Median",
     "Meta",
+    "ModelRotation",
     "Models",
     "Momentum",
     "Nova",
+    "ScaffoldServer",
     "ServerRule",
-    "Tables",
+    "TrimmedMean",
     "Update",
     "View",
+    "Wrapper",
     "Yogi",
     "evaluated_model",
 ]

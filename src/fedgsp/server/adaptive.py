@@ -11,20 +11,25 @@ As in Algorithm 2 there is no bias correction (a flag of Adam and Yogi turns on 
 authors' TensorFlow code) and v starts at tau^2. m and v are float64, stay on the server and exist for trained tensors
 only; all others (BatchNorm's running means) are averaged plainly. Clients may be chains: p_m weighs what a chain trained.
 
-To tune: lr over 10^-3, 10^-2.5, .. 10^-1, tau over 1e-3, 1e-4 (SPECS 6).
+To tune: lr over 10^-3, 10^-2.5, .. 10^-1, tau over 1e-3, 1e-4 (docs/methods-reference.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from fedgsp.core.part import Values
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import in_own_types
-from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_positive, require_share
 from fedgsp.server.mean import Mean
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 FIRST, SECOND, STEPS = "first moment", "second moment", "server_steps"
 
@@ -33,6 +38,9 @@ FIRST, SECOND, STEPS = "first moment", "second moment", "server_steps"
 class Adagrad(Mean):
     """FedAdagrad: v only grows. `v0` of None is tau^2; beta1 = 0 as in the paper's runs."""
 
+    kind: ClassVar[str] = "adagrad"
+    tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.01, 0.03, 0.1), "lr": (0.01, 0.0316, 0.1)}
+
     lr: float = 10**-1.5
     beta1: float = 0.0
     tau: float = 1e-3
@@ -40,7 +48,7 @@ class Adagrad(Mean):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        who = type(self).__name__.lower()
+        who = self.kind
         require_positive(who, "lr", self.lr)
         require_positive(who, "tau", self.tau)
         require_share(who, "beta1", self.beta1)
@@ -87,6 +95,9 @@ class Adagrad(Mean):
 class Adam(Adagrad):
     """FedAdam: v is a moving average of squares."""
 
+    kind: ClassVar[str] = "adam"
+    tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.01, 0.03, 0.1), "lr": (0.00316, 0.01, 0.0316)}
+
     lr: float = 10**-2.5
     beta1: float = 0.9
     beta2: float = 0.99
@@ -94,7 +105,7 @@ class Adam(Adagrad):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_share(type(self).__name__.lower(), "beta2", self.beta2)
+        require_share(self.kind, "beta2", self.beta2)
 
     def second(self, v: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
         """beta2 v + (1 - beta2) Delta^2."""
@@ -110,6 +121,8 @@ class Adam(Adagrad):
 @dataclass(frozen=True, kw_only=True)
 class Yogi(Adam):
     """FedYogi: v moves towards Delta^2 by at most (1 - beta2) Delta^2, so it does not fall as fast as Adam's."""
+
+    kind: ClassVar[str] = "yogi"
 
     def second(self, v: torch.Tensor, squared: torch.Tensor) -> torch.Tensor:
         """v - (1 - beta2) Delta^2 sign(v - Delta^2)."""

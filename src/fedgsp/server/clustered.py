@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -36,16 +36,18 @@ from scipy.cluster.hierarchy import linkage as merge
 from scipy.cluster.hierarchy import to_tree
 from scipy.spatial.distance import squareform
 
-from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.seeds import Seeds
+from fedgsp.core.machine import one_math_thread
 from fedgsp.core.spool import Spool
 from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum
-from fedgsp.core.tensors import Tensors
-from fedgsp.core.threads import one_math_thread
 from fedgsp.server.checks import require_positive
 from fedgsp.server.rule import ServerRule, Update, View
+
+if TYPE_CHECKING:
+    from fedgsp.core.chain import ChainResult, Plan
+    from fedgsp.core.seeds import Seeds
+    from fedgsp.core.tensors import Tensors
 
 Linkage = Literal["single", "complete"]
 CLUSTERS, NORMS, TRAINED = "clusters", "norms", "trained"
@@ -56,6 +58,8 @@ COLUMNS = 8192
 @dataclass(frozen=True)
 class Clustered(ServerRule):
     """Split clusters by the cosine of their clients' updates; one model for each."""
+
+    kind: ClassVar[str] = "clustered"
 
     eps1: float = 0.4
     eps2: float = 1.6

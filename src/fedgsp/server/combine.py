@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 import torch
 
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
-from fedgsp.core.errors import Diverged, RunFailed
+from fedgsp.core.errors import Diverged, RunFailed, where_defined
+from fedgsp.core.machine import one_math_thread
 from fedgsp.core.spool import Spool
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import in_own_types
 from fedgsp.core.tensors import Tensors, clone, misfit
-from fedgsp.core.threads import one_math_thread
-from fedgsp.core.where import where_defined
 from fedgsp.server.rule import ServerRule, Update
 
 BLOCK_BYTES = 2**26
@@ -49,11 +49,18 @@ class Models(Sequence[Tensors]):
     """The models of a round, one a chain, in the order of the plan: `models[i]` is a whole one, to be read and not changed.
 
     `start` is the model that the round began with, `trained` names the tensors that clients train (the others are running
-    means, counters and the like), `results` has for each model who made it.
+    means, counters and the like), `results` has for each model who made it, `slots` what the rule's `step` left on the server.
     """
 
-    def __init__(self, rows: Sequence[Tensors], start: Tensors, trained: frozenset[str], results: Sequence[Result]) -> None:
-        self._rows, self.start, self.trained, self.results = rows, start, trained, results
+    def __init__(
+        self,
+        rows: Sequence[Tensors],
+        start: Tensors,
+        trained: frozenset[str],
+        results: Sequence[Result],
+        slots: Mapping[str, Tensors] = MappingProxyType({}),
+    ) -> None:
+        self._rows, self.start, self.trained, self.results, self.slots = rows, start, trained, results, slots
 
     def __getitem__(self, number: int) -> Tensors:  # type: ignore[override]
         return self._rows[number]
@@ -169,7 +176,7 @@ class CombineUpdate(Update):
         rule, start = self._rule, self._state.model
         results = [self._results[index] for index in sorted(self._results)]
         trained = frozenset(Setting(trained=self._state.trained).trained_of(start))
-        models = Models([self._spool.get(one.index) for one in results], start, trained, results)
+        models = Models([self._spool.get(one.index) for one in results], start, trained, results, self._state.slots)
         with one_math_thread(), torch.no_grad():
             combined = rule.combine(models, torch.tensor([one.samples for one in results], dtype=torch.float64))
         if (wrong := misfit(combined, start, types=False)) is not None:

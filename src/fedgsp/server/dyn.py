@@ -16,28 +16,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 
-from fedgsp.core.chain import Plan
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import in_own_types
-from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_weights
 from fedgsp.server.mean import Mean, MeanUpdate
+
+if TYPE_CHECKING:
+    from fedgsp.core.chain import Plan
+    from fedgsp.core.tensors import Tensors
 
 MOVED = "moved"
 CLIENTS = "clients"
 
 
 @dataclass(frozen=True)
-class DynMean(Mean):
+class DynServer(Mean):
     """FedDyn's server: `weights` says whose losses are minimised; the models' mean is plain either way."""
+
+    kind: ClassVar[str] = "dyn"
 
     weights: Literal["samples", "uniform"] = "uniform"
 
-    half: ClassVar[str] = "dyn"
+    requires_local: ClassVar[str] = "dyn"
 
     def __post_init__(self) -> None:
         require_weights("dyn", self.weights)

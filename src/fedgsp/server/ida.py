@@ -20,19 +20,21 @@ every distance is added up in a fixed order, so neither workers nor arrival can 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from fedgsp.core.chain import ChainResult, HopReport, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.seeds import Seeds
 from fedgsp.core.spool import Spool
 from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import BLOCK, ExactSum
-from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_positive
 from fedgsp.server.rule import ServerRule, Update, View
+
+if TYPE_CHECKING:
+    from fedgsp.core.chain import ChainResult, HopReport, Plan
+    from fedgsp.core.seeds import Seeds
+    from fedgsp.core.tensors import Tensors
 
 Variant = Literal["ida", "ida_fedavg", "ida_intrac", "ida_intrac_fedavg"]
 Center = Literal["mean", "fedavg"]
@@ -42,6 +44,13 @@ CLASSES = "classes"
 @dataclass(frozen=True)
 class IDA(ServerRule):
     """Inverse distance aggregation, in its four variants."""
+
+    kind: ClassVar[str] = "ida"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "fedavg": {"variant": "ida_fedavg"},
+        "intrac": {"variant": "ida_intrac"},
+        "intrac-fedavg": {"variant": "ida_intrac_fedavg"},
+    }
 
     variant: Variant = "ida"
     center: Center = "mean"

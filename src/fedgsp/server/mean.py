@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedgsp.core.chain import ChainResult, Plan
-from fedgsp.core.errors import InputError, RunFailed
-from fedgsp.core.seeds import Seeds
+from fedgsp.core.errors import InputError, RunFailed, where_defined
 from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.sums import ExactSum, in_own_types
-from fedgsp.core.tensors import Tensors
-from fedgsp.core.where import where_defined
 from fedgsp.server.rule import ServerRule, Update, View
+
+if TYPE_CHECKING:
+    from fedgsp.core.chain import ChainResult, Plan
+    from fedgsp.core.seeds import Seeds
+    from fedgsp.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,12 @@ class Mean(ServerRule):
     n_m are the samples the chain really trained (`weights="samples"`, what the authors' code does), or 1 (`"uniform"`, the
     printed formula). The paper divides by f(r) although only a share kappa of the f(r) groups was trained; taken literally
     that would shrink every weight to kappa of itself each round, so it is read as a mean over the sampled groups
-    (SPECS 1.3).
+    (docs/methods-reference.md, readings of the paper).
 
     Rules that do something else with the mean (FedOpt, momentum) derive from this one and override `init` and `step`.
     """
+
+    kind: ClassVar[str] = "mean"
 
     weights: Literal["samples", "uniform"] = "samples"
 

@@ -13,23 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
+from fedgsp.core.params import GIVEN_BY_RUN
 from fedgsp.core.state import GLOBAL, ServerState
-from fedgsp.server.around import Around, AroundUpdate
 from fedgsp.server.checks import require_positive
 from fedgsp.server.rule import Bench, Update
+from fedgsp.server.wrapper import Wrapper, WrapperUpdate
+
+if TYPE_CHECKING:
+    from fedgsp.core.chain import Plan
 
 
 @dataclass(frozen=True)
-class Meta(Around):
+class Meta(Wrapper):
     """`steps` gradient steps of length `lr` on the server's own data, after every round of `server`."""
+
+    kind: ClassVar[str] = "meta"
+    companion_preparation: ClassVar[str] = "meta-set"
 
     lr: float = 0.01
     steps: int = 1
-    bench: Bench | None = field(default=None, repr=False, compare=False)
+    bench: Bench | None = field(default=None, repr=False, compare=False, metadata=GIVEN_BY_RUN)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +58,7 @@ class Meta(Around):
         return MetaUpdate(state, self.server.start(state, plan, planned), self, self.bench)
 
 
-class MetaUpdate(AroundUpdate):
+class MetaUpdate(WrapperUpdate):
     """A round of the rule inside, then the meta steps."""
 
     def __init__(self, state: ServerState, inside: Update, rule: Meta, bench: Bench) -> None:

@@ -8,15 +8,20 @@ the new model is computed as mean + (lr m - Delta), whose bracket is then exactl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from fedgsp.core.part import Values
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import in_own_types
-from fedgsp.core.tensors import Tensors
 from fedgsp.server.checks import require_positive, require_share
 from fedgsp.server.mean import Mean
+
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 MOMENTUM = "momentum"
 
@@ -24,6 +29,9 @@ MOMENTUM = "momentum"
 @dataclass(frozen=True, kw_only=True)
 class Momentum(Mean):
     """FedAvgM: `lr` is the server's step, `beta` its momentum; trained tensors move so, all others are averaged."""
+
+    kind: ClassVar[str] = "momentum"
+    tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.01, 0.03, 0.1), "lr": (0.1, 0.316, 1)}
 
     lr: float = 10**-0.5
     beta: float = 0.9

@@ -2,10 +2,10 @@
 
     d_k = (w - w_k) / (lr a_k)        w <- w - lr (sum_k p_k a_k) sum_k p_k d_k
 
-a_k is how far client k's steps could lead in units of lr (`SGD.reach`: their number; more with momentum, less with a proximal
-pull), reported by the client (`local.report_steps = true`, 4 bytes up). The learning rate cancels. p_k weighs samples, or all
-alike (`weights`). A chain is a client: its a is the sum over its hops. With m = sum_k (p_k/a_k) w_k / sum_k (p_k/a_k) the
-step is
+a_k is how far client k's steps could lead in units of lr (`SGD.effective_steps`: their number; more with momentum, less with a
+proximal pull), reported by the client (`local.report_steps = true`, 4 bytes up). The learning rate cancels. p_k weighs samples,
+or all alike (`weights`). A chain is a client: its a is the sum over its hops. With m = sum_k (p_k/a_k) w_k / sum_k (p_k/a_k)
+the step is
 
     w <- w + (sum_k p_k a_k) (sum_k p_k/a_k) (m - w)            the product is 1 where all a_k are equal, else larger
 
@@ -18,12 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from fedgsp.core.chain import ChainResult, Plan
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import in_own_types
-from fedgsp.core.tensors import Tensors
 from fedgsp.server.mean import Mean, MeanUpdate
+
+if TYPE_CHECKING:
+    from fedgsp.core.chain import ChainResult, Plan
+    from fedgsp.core.tensors import Tensors
 
 TRAINED = "trained"
 
@@ -31,6 +34,8 @@ TRAINED = "trained"
 @dataclass(frozen=True)
 class Nova(Mean):
     """Normalised averaging."""
+
+    kind: ClassVar[str] = "nova"
 
     def wants(self) -> frozenset[str]:
         """How far every client's steps could lead."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
-from fedgsp.core.chain import ChainResult, Plan
-from fedgsp.core.seeds import Seeds
+from fedgsp.core.part import Part
 from fedgsp.core.state import GLOBAL, ServerState, Setting, Yields
 from fedgsp.core.tensors import Tensors, clone
 
 if TYPE_CHECKING:
+    from fedgsp.core.chain import ChainResult, Plan
+    from fedgsp.core.seeds import Seeds
     from fedgsp.server.mean import Weighing
 
 
@@ -61,51 +62,99 @@ def hand(update: Update, result: ChainResult) -> None:
 
 
 class Bench(Protocol):
-    """The server's own data, for rules that also train on the server: these say `wants_data` and have `bind(bench)`."""
+    """The server's own data, for rules that also train on the server: these say `wants_data` and are given it by `bind`."""
 
     def gradient(self, model: Tensors) -> Tensors:
         """The gradient of the mean loss over the server's samples, for the trained tensors."""
         ...
 
 
-class ServerRule(ABC):
-    """What becomes of the chains' results, and which model is evaluated for whom.
+class ServerRule(Part):
+    """The base of all server rules: what becomes of the chains' results, and which model is evaluated for whom.
 
-    Only `start` must be written; the rest is that of a rule with one global model. `needs` says whether the results are added
-    up as they come ("sum") or kept until the round's end ("all", in a file that must fit on the disk). `yields` says what there
-    is in the end: figures of methods that yield several models or none are about something else than those of one global model,
-    and are shown apart. A rule that makes no sense without a certain local rule says so by a class variable `half`, which the
-    local rule has as well.
+    Only `start` must be written; the rest is that of a rule with one global model.
     """
+
+    needs_everybody: ClassVar[bool] = False
+    """Whether all clients must train in every round: who plans for it must not sample."""
+    companion_preparation: ClassVar[str] = ""
+    """The preparation, by its kind, that comes with the rule where only the rule is named, as in `fedgsp+meta`."""
 
     @property
     def yields(self) -> Yields:
-        """What the rule ends with."""
+        """What the rule ends with: figures of several models, or of none, are about something else and are shown apart."""
         return "one"
 
     @property
     def needs(self) -> Literal["sum", "all"]:
-        """What the rule must have seen of the results before it can go on."""
+        """Whether results are added up as they come ("sum"), or kept in a file until the round's end ("all")."""
         return "sum"
+
+    @property
+    def requires_local(self) -> str:
+        """The local rule, by its kind, that this rule makes no sense without; most rules need none."""
+        return ""
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the rule trains on samples of the server's own; it is then given a `Bench`."""
+        return False
 
     def wants(self) -> frozenset[str]:
         """Metrics that every hop must report for this rule to work."""
         return frozenset()
 
+    def live_models(self, chains: int) -> int:
+        """How many models the server holds between rounds of at most so many chains, beside the one that all rules have."""
+        return 0
+
+    def bind(self, bench: Bench) -> Self:
+        """The same rule with the server's own data at hand; only asked of a rule that `wants_data`."""
+        return self
+
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
-        """The state before round 1, from the initial weights; refuses a setting in which the rule makes no sense."""
+        """The state before round 1.
+
+        Args:
+            model: The initial weights.
+            setting: What is known of the run: clients, samples, classes, which tensors are trained.
+
+        Returns:
+            The state of round 0.
+
+        Raises:
+            InputError: In a setting in which the rule makes no sense.
+        """
         return ServerState(round=0, models={GLOBAL: model})
 
     def route(self, state: ServerState, plan: Plan, seeds: Seeds) -> Plan:
-        """The same plan, with the live model that each chain begins with; rules with one model leave it alone."""
+        """Name the model that each chain begins with; rules with one model leave the plan alone.
+
+        Args:
+            state: The state before the round.
+            plan: The round's chains.
+            seeds: The run's randomness: `seeds.route(round)` is for this.
+
+        Returns:
+            The same plan, whose chains may have another `start`.
+        """
         return plan
 
     @abstractmethod
     def start(self, state: ServerState, plan: Plan, planned: Sequence[int]) -> Update:
-        """Begin a round; `planned` are the samples each chain is planned to train, which bounds what it may weigh."""
+        """Begin a round.
+
+        Args:
+            state: The state before the round.
+            plan: The round's chains.
+            planned: The samples that each chain is planned to train, which bounds what it may weigh.
+
+        Returns:
+            What the results are added to.
+        """
 
     def views(self, state: ServerState) -> tuple[View, ...]:
-        """The models to evaluate."""
+        """The models to evaluate, each for the clients that it names."""
         return (View(),)
 
 

@@ -10,23 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
-from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.report.study_figures import brief
 from fedgsp.run.metrics import evaluations, final, last
-from fedgsp.study.curves import curves_picture
+from fedgsp.study.curve_picture import curves_picture
 from fedgsp.study.findings import Findings
-from fedgsp.study.finished import Finished
-from fedgsp.study.journals import worst_decile
-from fedgsp.study.lab import Lab
+from fedgsp.study.history import worst_decile
 from fedgsp.study.noise import Estimate, differences, sentence
-from fedgsp.study.presets import Arm
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
-from fedgsp.study.targets import judged_in, mean_or_none, reached
+from fedgsp.study.targets import mean_or_none, reached, window_of
 from fedgsp.study.units import Trace
+
+if TYPE_CHECKING:
+    from fedgsp.method import Method
+    from fedgsp.study.finished import FinishedRun
+    from fedgsp.study.study_runner import Arm, StudyRunner
 
 TITLE = "Methods compared"
 
@@ -46,23 +47,44 @@ class Entrant:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """How to compare: on which fleet time is estimated, and the target (None: what the weakest method has at its end)."""
+class CompareOptions:
+    """How to compare.
+
+    Args:
+        fleet: The fleet that time is estimated for.
+        target: Rounds, steps, traffic and time are those until this is reached. None: what the weakest method has at its end.
+    """
 
     fleet: str = "paper"
     target: float | None = None
 
 
-def run_methods(lab: Lab, names: Sequence[str], arm: Arm, *, lr: float | None = None, holdout: int = 0) -> list[Entrant]:
-    """Run every method with every seed of the series."""
+def run_methods(
+    runner: StudyRunner, names: Sequence[str], arm: Arm, *, lr: float | None = None, holdout: int = 0
+) -> list[Entrant]:
+    """Run every method with every seed of the series.
+
+    Args:
+        runner: Runs them.
+        names: Names of methods.
+        arm: Model, rounds and seeds.
+        lr: Learning rate of every method. None: each method's own.
+        holdout: How many clients never train.
+
+    Returns:
+        The runs, method by method.
+
+    Raises:
+        InputError: A name is unknown, or named twice.
+    """
     doubled = [name for at, name in enumerate(names) if name in names[:at]]
     if doubled:
         raise InputError(f"the method '{doubled[0]}' is named twice.")
     methods = {name: _with_rate(named(name), lr) for name in names}  # refuses an unknown name before anything runs
     found = []
     for name, method in methods.items():
-        traces = lab.traces(name, method, arm, holdout=holdout)
-        found.append(Entrant(name, dict(zip(lab.seeds(arm), traces, strict=True)), method.yields))
+        traces = runner.traces(name, method, arm, holdout=holdout)
+        found.append(Entrant(name, dict(zip(runner.seeds(arm), traces, strict=True)), method.yields))
     return found
 
 
@@ -70,13 +92,23 @@ def _with_rate(method: Method, lr: float | None) -> Method:
     return method if lr is None else replace(method, local=replace(method.local, lr=lr))
 
 
-def from_runs(runs: Sequence[Finished]) -> tuple[list[Entrant], list[str]]:
-    """(runs that differ in nothing but their seed put together, notes)."""
-    groups: dict[str, list[Finished]] = {}
+def from_runs(runs: Sequence[FinishedRun]) -> tuple[list[Entrant], list[str]]:
+    """Put runs together that differ in nothing but their seed.
+
+    Args:
+        runs: Finished runs on the same data.
+
+    Returns:
+        (the runs by setting, notes for the page).
+
+    Raises:
+        InputError: Two runs have the same configuration and seed.
+    """
+    groups: dict[str, list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault(repr(_setting(run)), []).append(run)
-    rounds = min(len(run.journal) for run in runs)
-    longer = any(len(run.journal) > rounds for run in runs)
+    rounds = min(len(run.history) for run in runs)
+    longer = any(len(run.history) > rounds for run in runs)
     notes = [f"The runs have different numbers of rounds: the first {rounds} of each are compared."] if longer else []
     entrants = []
     for group, label in zip(groups.values(), _labels([group[0] for group in groups.values()]), strict=True):
@@ -89,7 +121,7 @@ def from_runs(runs: Sequence[Finished]) -> tuple[list[Entrant], list[str]]:
     return entrants, notes
 
 
-def _setting(run: Finished) -> dict[str, Any]:
+def _setting(run: FinishedRun) -> dict[str, Any]:
     """All that a group of runs has in common."""
     table = run.config.as_dict()
     decides = {key: value for key, value in table["run"].items() if key not in ("seed", "rounds", "workers")}
@@ -101,7 +133,7 @@ def _setting(run: Finished) -> dict[str, Any]:
     }
 
 
-def _labels(runs: Sequence[Finished]) -> list[str]:
+def _labels(runs: Sequence[FinishedRun]) -> list[str]:
     """Method names; where two are the same, with the entries that tell them apart."""
     flat = [_flat(_setting(run)) for run in runs]
     labels = []
@@ -122,24 +154,33 @@ def _flat(table: dict[str, Any], at: str = "") -> dict[str, Any]:
 
 def _cut(trace: Trace, rounds: int) -> Trace:
     seconds, computing = ({f: line[:rounds] for f, line in lines.items()} for lines in (trace.seconds, trace.computing))
-    return replace(trace, journal=trace.journal[:rounds], seconds=seconds, computing=computing)
+    return replace(trace, history=trace.history[:rounds], seconds=seconds, computing=computing)
 
 
-def compared(entrants: Sequence[Entrant], wish: Wish, notes: Sequence[str] = ()) -> Findings:
-    """The tables, the picture and the sentence."""
+def compared(entrants: Sequence[Entrant], options: CompareOptions, notes: Sequence[str] = ()) -> Findings:
+    """Make the tables, the picture and the sentence on the noise.
+
+    Args:
+        entrants: The runs of every method.
+        options: Fleet and target.
+        notes: What to say above the tables.
+
+    Raises:
+        InputError: No run has an evaluation, or every method diverged.
+    """
     metric = _metric(entrants)
     single = [entrant for entrant in entrants if entrant.yields == "one"]
     others = [entrant for entrant in entrants if entrant.yields != "one"]
     whole = [entrant for entrant in single if not entrant.diverged]
     if not whole and not others:
         raise InputError("every method diverged; try a smaller learning rate.")
-    target = wish.target if wish.target is not None else _weakest(whole, metric)
+    target = options.target if options.target is not None else _weakest(whole, metric)
     tables, said = [], [*notes]
-    judged = judged_in(entrant.traces.values() for entrant in entrants)
-    facts: dict[str, Any] = {"metric": metric, "final": judged, "target": target, "fleet": wish.fleet}
+    window = window_of(entrant.traces.values() for entrant in entrants)
+    facts: dict[str, Any] = {"metric": metric, "final": window, "target": target, "fleet": options.fleet}
     if single:
-        tables.append(_table(single, metric, target, wish.fleet))
-        by_seed = {e.name: {s: final(t.journal, metric) for s, t in e.traces.items()} for e in whole}
+        tables.append(_table(single, metric, target, options.fleet))
+        by_seed = {e.name: {s: final(t.history, metric) for s, t in e.traces.items()} for e in whole}
         gaps = differences(by_seed)
         said.append(sentence(gaps, metric) if len(single) > 1 else "One method alone has nothing to be compared with.")
         facts["methods"] = by_seed
@@ -148,10 +189,10 @@ def compared(entrants: Sequence[Entrant], wish: Wish, notes: Sequence[str] = ())
             for g in gaps
         ]
     if others:
-        tables.append(_other_table(others, metric, wish.fleet))
-    drawn = {e.name: list(e.traces.values()) for e in (*whole, *(o for o in others if _judged(o) and not o.diverged))}
+        tables.append(_other_table(others, metric, options.fleet))
+    drawn = {e.name: list(e.traces.values()) for e in (*whole, *(o for o in others if _evaluated(o) and not o.diverged))}
     score = None if metric == "loss" else metric
-    pictures = [curves_picture("compare", drawn, "each method over its seeds", score, wish.fleet)] if drawn else []
+    pictures = [curves_picture("compare", drawn, "each method over its seeds", score, options.fleet)] if drawn else []
     return Findings("compare", TITLE, tables, pictures, facts, said)
 
 
@@ -159,18 +200,18 @@ def _metric(entrants: Sequence[Entrant]) -> str:
     """Accuracy, or the loss where there is none; other metrics may be better large or small, so they are not compared."""
     for entrant in entrants:
         for trace in entrant.traces.values():
-            for _, figures in evaluations(trace.journal):
+            for _, figures in evaluations(trace.history):
                 return "accuracy" if "accuracy" in figures else "loss"
     raise InputError("no run has an evaluation, so nothing can be compared; the data needs test samples.")
 
 
-def _judged(entrant: Entrant) -> bool:
-    return all(evaluations(trace.journal) for trace in entrant.traces.values())
+def _evaluated(entrant: Entrant) -> bool:
+    return all(evaluations(trace.history) for trace in entrant.traces.values())
 
 
 def _weakest(entrants: Sequence[Entrant], metric: str) -> float | None:
     """What the weakest method has at its end, rounded so that it has reached it itself (a whole per cent, a hundredth)."""
-    ends = [Estimate.of([final(trace.journal, metric) for trace in e.traces.values()]).mean for e in entrants]
+    ends = [Estimate.of([final(trace.history, metric) for trace in e.traces.values()]).mean for e in entrants]
     if not ends:
         return None
     return math.ceil(100 * max(ends)) / 100 if metric == "loss" else math.floor(100 * min(ends)) / 100
@@ -189,10 +230,10 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
         time = [None if one is None else one.seconds[fleet] for one in taken]
         rows.append(
             (
-                entrant.name, Estimate.of([final(t.journal, metric) for t in runs]),
-                Estimate.of([end[1][metric] for t in runs if (end := last(t.journal, metric)) is not None]),
-                Estimate.of([worst_decile(t.journal, metric) for t in runs]),
-                *([] if metric == "loss" else [Estimate.of([final(t.journal, "loss") for t in runs])]),
+                entrant.name, Estimate.of([final(t.history, metric) for t in runs]),
+                Estimate.of([end[1][metric] for t in runs if (end := last(t.history, metric)) is not None]),
+                Estimate.of([worst_decile(t.history, metric) for t in runs]),
+                *([] if metric == "loss" else [Estimate.of([final(t.history, "loss") for t in runs])]),
                 *(mean_or_none(taken, what) for what in ("rounds", "serial_steps", "bytes")),
                 None if any(t is None for t in time) else sum(t for t in time if t is not None) / len(time), len(runs),
             )
@@ -208,7 +249,7 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
     return Table(
         "compare", f"After {_rounds(entrants)} rounds",
         columns, rows,
-        f"Final figures ({judged_in(e.traces.values() for e in entrants)}), the last round's beside them, on test samples, as "
+        f"Final figures ({window_of(e.traces.values() for e in entrants)}), the last round's beside them, on test samples, as "
         f"LEAF weighs clients; ± is a 95 % interval over seeds (Student's t). Worst decile: nine clients in ten do better. "
         f"Rounds, steps, traffic and time are those until {goal} is first reached, the mean over seeds; - where one did not "
         f"get there.",
@@ -226,8 +267,8 @@ def _other_table(entrants: Sequence[Entrant], metric: str, fleet: str) -> Table:
         rows.append(
             (
                 entrant.name, entrant.yields,
-                Estimate.of([final(t.journal, metric) for t in runs]) if _judged(entrant) else None,
-                *(Estimate.of([t.journal[-1][key] for t in runs]) for key in ("serial_steps_total", "bytes_total")),
+                Estimate.of([final(t.history, metric) for t in runs]) if _evaluated(entrant) else None,
+                *(Estimate.of([t.history[-1][key] for t in runs]) for key in ("serial_steps_total", "bytes_total")),
                 Estimate.of([t.seconds[fleet][-1] for t in runs]), len(runs),
             )
         )  # fmt: skip
@@ -236,10 +277,10 @@ def _other_table(entrants: Sequence[Entrant], metric: str, fleet: str) -> Table:
         (Column("method"), Column("yields"), Column(f"{metric}{'' if metric == 'loss' else ' %'}", form),
          Column("serial steps", number()), Column("traffic", bytes_), Column(f"time on '{fleet}' s", brief), Column("seeds")),
         rows,
-        f"After {_rounds(entrants)} rounds ({judged_in(e.traces.values() for e in entrants)}); each client is judged on the "
+        f"After {_rounds(entrants)} rounds ({window_of(e.traces.values() for e in entrants)}); each client is evaluated on the "
         f"model that is meant for it.",
     )  # fmt: skip
 
 
 def _rounds(entrants: Sequence[Entrant]) -> int:
-    return max((len(trace.journal) for entrant in entrants for trace in entrant.traces.values()), default=0)
+    return max((len(trace.history) for entrant in entrants for trace in entrant.traces.values()), default=0)

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedgsp.core.errors import InputError
+from fedgsp.report.plotting import can_plot
 from fedgsp.report.study_figures import Picture, draw_picture
 from fedgsp.run.files import write_whole
 from fedgsp.run.versions import versions
 from fedgsp.study.tables import Table
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Tables, figures, notes, and `facts`: the numbers by name, for whoever draws conclusions."""
+    """What came of a study.
+
+    Args:
+        study: Its name.
+        title: The heading of its page.
+        tables: Tables of the page.
+        pictures: Figures of the page.
+        facts: The numbers by name, for whoever draws conclusions.
+        notes: Sentences that stand above the tables.
+    """
 
     study: str
     title: str
@@ -31,14 +41,21 @@ class Findings:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where findings come from: the preset, the command that gives them again, the data (source, fingerprint, clients,
-    samples) and the units or runs that were used.
+    """Where findings come from.
+
+    Args:
+        preset: Name of the settings.
+        command: The command that gives the findings again.
+        data: The data's source, fingerprint, clients and samples.
+        used: The units or runs that were used, by name.
+        versions: The versions of the packages that made them.
     """
 
     preset: str
     command: str
     data: dict[str, Any]
     used: dict[str, dict[str, Any]]
+    versions: Mapping[str, str] = field(default_factory=versions)
 
     @property
     def seeds(self) -> list[int]:
@@ -47,14 +64,25 @@ class Origin:
         return sorted({unit["seed"] for unit in self.used.values() if "seed" in unit} | several)
 
 
-def write_findings(found: Findings, origin: Origin, folder: Path) -> None:
-    """Into folder: README.md, STUDY.json, a .csv for each table, a .png and .svg for each figure."""
+def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool = True) -> bool:
+    """Write README.md, STUDY.json, a .csv for each table, a .png and .svg for each figure.
+
+    Args:
+        found: What to write.
+        origin: Where it comes from.
+        folder: Where to write it.
+        draw: Whether to draw the figures; without matplotlib they are not drawn.
+
+    Returns:
+        Whether the page shows its figures: not if they had to be drawn and there is no matplotlib.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    shown = not draw or can_plot()
     for table in found.tables:
         write_whole(folder / f"{table.name}.csv", table.csv().encode())
-    for picture in found.pictures:
+    for picture in found.pictures if draw and shown else ():
         draw_picture(picture, folder)
-    write_whole(folder / "README.md", _page(found, origin).encode())
+    write_whole(folder / "README.md", _page(found, origin, shown).encode())
     record = {
         "schema": SCHEMA,
         "study": found.study,
@@ -62,18 +90,19 @@ def write_findings(found: Findings, origin: Origin, folder: Path) -> None:
         "command": origin.command,
         "seeds": origin.seeds,
         "data": origin.data,
-        "versions": versions(),
+        "versions": dict(origin.versions),
         "facts": found.facts,
         "notes": list(found.notes),
         "tables": {table.name: table.as_dict() for table in found.tables},
-        "figures": [f"{picture.name}.{suffix}" for picture in found.pictures for suffix in ("png", "svg")],
+        "figures": {picture.name: picture.digest() for picture in found.pictures},
         "units": origin.used,
     }
     write_whole(folder / f"{found.study}.json", json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
+    return shown
 
 
 def read_findings(out: Path, study: str) -> dict[str, Any] | None:
-    """What a study left behind; None if it has not been run there."""
+    """What a study left behind in `out`; None if it has not been run there."""
     file = out / study / f"{study}.json"
     try:
         found: dict[str, Any] = json.loads(file.read_text())
@@ -86,15 +115,16 @@ def read_findings(out: Path, study: str) -> dict[str, Any] | None:
     return found
 
 
-def _page(found: Findings, origin: Origin) -> str:
-    told, data = versions(), origin.data
+def _page(found: Findings, origin: Origin, shown: bool) -> str:
+    told, data = origin.versions, origin.data
     blocks = [f"# {found.title}", *found.notes]
     blocks += [table.markdown().rstrip() for table in found.tables]
-    blocks += [f"![{picture.name}]({picture.name}.png)\n\n{picture.caption}" for picture in found.pictures]
+    blocks += [f"![{picture.name}]({picture.name}.png)\n\n{picture.caption}" for picture in found.pictures if shown]
+    figures = ", figures as SVG" if found.pictures and shown else ""
     blocks.append(
         f"Made by `{origin.command}`; seeds {', '.join(map(str, origin.seeds)) or 'none'}; data {data['source']}, fingerprint "
         f"`{data['fingerprint']}` ({data['clients']} clients, {data['samples']} samples); fedgsp {told['fedgsp']}, torch "
-        f"{told['torch']}. Tables as CSV, figures as SVG and everything as JSON (`{found.study}.json`, which also names the "
-        f"runs) are beside this page."
+        f"{told['torch']}. Tables as CSV{figures} and everything as JSON (`{found.study}.json`, which also names the runs) are "
+        f"beside this page."
     )
     return "\n\n".join(blocks) + "\n"

@@ -45,7 +45,15 @@ def shown(value: Any) -> str:
 
 
 def parse_grid(texts: Sequence[str], method: Method) -> tuple[Axis, ...]:
-    """Axes from NAME=VALUE,VALUE,... texts; every value is tried out on the method, so that a wrong one is refused now."""
+    """Read a grid of hyper-parameters.
+
+    Args:
+        texts: NAME=VALUE,VALUE,... each, such as `lr=0.003,0.01` or `planner.growth.alpha=1,2`.
+        method: The method that has them; every value is tried out on it.
+
+    Raises:
+        InputError: A text is not of that form, the method has no such parameter, or does not take such a value.
+    """
     if not texts:
         raise InputError("a grid needs at least one NAME=VALUE,VALUE,..., such as lr=0.003,0.01,0.03,0.1.")
     table, axes = method.encode(complete=True), []

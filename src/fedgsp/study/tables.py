@@ -50,7 +50,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is the file's, `rows` hold plain values, `Estimate`s (two columns in CSV) or None for nothing."""
+    """A table as plain data.
+
+    Args:
+        name: The name of its CSV file.
+        title: Its heading.
+        columns: Headings, and how values are shown.
+        rows: Plain values, `Estimate`s (two columns in CSV) or None for nothing.
+        note: What stands below it.
+    """
 
     name: str
     title: str

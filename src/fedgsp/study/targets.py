@@ -6,15 +6,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.run.metrics import TEST, final, final_rounds, first_reaching, window_words
-from fedgsp.study.units import Trace
+
+if TYPE_CHECKING:
+    from fedgsp.study.units import Trace
 
 
-def judged_in(series: Iterable[Iterable[Trace]]) -> str:
+def window_of(series: Iterable[Iterable[Trace]]) -> str:
     """Which rounds the final figures of these runs are of, for a table's note; runs of other lengths are told apart."""
-    words = dict.fromkeys(window_words(final_rounds(trace.journal)) for runs in series for trace in runs if trace.journal)
+    words = dict.fromkeys(window_words(final_rounds(trace.history)) for runs in series for trace in runs if trace.history)
     return " or ".join(words) or "no evaluation"
 
 
@@ -27,7 +29,7 @@ def scaled(runs: Sequence[Trace], given: float | None) -> float | None:
         return given
     if not runs or any(trace.diverged for trace in runs):
         return None
-    return math.floor(100 * fmean(final(trace.journal, "accuracy") for trace in runs)) / 100
+    return math.floor(100 * fmean(final(trace.history, "accuracy") for trace in runs)) / 100
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class Reached:
     computing: dict[str, float]
 
 
-def reached(trace: Trace, target: float, judged: str = TEST, metric: str = "accuracy") -> Reached | None:
+def reached(trace: Trace, target: float, part: str = TEST, metric: str = "accuracy") -> Reached | None:
     """None where it was not reached."""
-    entry = None if trace.diverged else first_reaching(trace.journal, target, metric, judged)
+    entry = None if trace.diverged else first_reaching(trace.history, target, metric, part)
     if entry is None:
         return None
     at = entry["round"] - 1

@@ -1,6 +1,6 @@
-"""Tuning: the same method over a grid of hyper-parameters, judged on the validation part.
+"""Tuning: the same method over a grid of hyper-parameters, evaluated on the validation part.
 
-Equal learning rates are not fair: methods need different ones (SPECS 14.3). So every comparison shows a method with the paper's
+Equal learning rates are not fair: methods need different ones . So every comparison shows a method with the paper's
 value and with the best of its own grid. Test data has no part in the choice: the runs here do not even look at it
 (`evaluate_on = "validation"`), and the table has no test figure.
 
@@ -17,26 +17,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
 from fedgsp.prepare import Once
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import RunConfig
-from fedgsp.run.drive import Objects
 from fedgsp.run.files import write_whole
 from fedgsp.run.metrics import evaluations, final, final_rounds
-from fedgsp.run.observers import Observer
 from fedgsp.study.grid import Axis, Point, parse_grid, points, shown
+from fedgsp.study.history import History
 from fedgsp.study.units import run_unit
+
+if TYPE_CHECKING:
+    from fedgsp.run.callbacks import Callback
 
 SCHEMA = 2
 VALIDATION = 0.1
 """The share of training samples that is kept for choosing, where the configuration does not say."""
+RunPoint = Callable[[Point, RunConfig], History | str]
+"""Gives the journal of a point's run with that configuration, or a text where it diverged."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PointResult:
     """What came of one grid point: figures on the validation part, the mean over its seeds; None where one diverged."""
 
     point: Point
@@ -51,7 +56,7 @@ class Tuning:
     """A finished sweep: outcomes in the order of the grid, and the best of them."""
 
     axes: tuple[Axis, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[PointResult, ...]
     score: str
     seeds: tuple[int, ...]
     yields: Yields = "one"
@@ -59,7 +64,7 @@ class Tuning:
     """The rounds whose evaluations are averaged: the final figure of `run/metrics.py`, on validation samples."""
 
     @property
-    def best(self) -> Outcome:
+    def best(self) -> PointResult:
         """The highest validation score (the lowest loss for tasks without one)."""
         whole = [outcome for outcome in self.outcomes if outcome.score is not None]
         if not whole:
@@ -82,7 +87,7 @@ class Tuning:
         """For tune.json: validation figures only."""
         return {
             "schema": SCHEMA,
-            "judged_on": "validation",
+            "evaluated_on": "validation",
             "yields": self.yields,
             "score": self.score,
             "seeds": list(self.seeds),
@@ -100,57 +105,91 @@ def tune(
     out: Path,
     *,
     seeds: Sequence[int] = (0,),
-    objects: Objects = Objects(),  # noqa: B008 - frozen
-    observers: Callable[[str], Sequence[Observer]] = lambda unit: (),
+    builder: RunBuilder = RunBuilder(),  # noqa: B008 - frozen
+    callbacks: Callable[[str], Sequence[Callback]] = lambda unit: (),
 ) -> Tuning:
-    """Run every point of the grid with every seed, in folders below `out`; what is there already is used."""
+    """Run every point of a grid with every seed, in folders below `out`; what is finished there is only read.
+
+    Args:
+        config: What is tuned. It is evaluated on the validation part, whatever it says.
+        grid: NAME=VALUE,VALUE,... texts, such as `lr=0.003,0.01,0.03`.
+        out: Folder of the sweep; `tune.json` is written there.
+        seeds: Every point is run with each.
+        builder: Data, model and the like that are given in Python.
+        callbacks: Gives the callbacks of a run, by its name.
+
+    Returns:
+        The figures of every point, and the best.
+
+    Raises:
+        InputError: The grid makes no sense, no client has a validation sample, or every point diverged.
+    """
+    config = on_validation(config)
+    builder = replace(builder, once=builder.once or Once())
     axes = parse_grid(grid, config.method)
     if not seeds:
         raise InputError("tuning needs at least one seed.")
-    judged = _on_validation(config)
-    objects = replace(objects, once=objects.once or Once())
-    all_points = list(points(axes, config.method))
-    first = objects.prepare(replace(judged, method=all_points[0].method))  # refuses what makes no sense before anything starts
-    if first.data.validation.sizes[first.judged].sum() == 0:
+    first, *others = points(axes, config.method)
+    built = builder.build(replace(config, method=first.method))  # refuses what makes no sense before anything starts
+    if built.data.validation.sizes[built.evaluated].sum() == 0:
         raise InputError("no client has a validation sample to choose by; keep a larger share with --validation.")
-    for point in all_points[1:]:
+    for point in others:
         point.method.check()
-    outcomes, rounds = [], set()
-    for point in all_points:
-        journals, note = [], ""
-        for seed in seeds:
-            unit = replace(judged, method=point.method, run=replace(judged.run, seed=seed))
-            found = run_unit(unit, out / point.label / f"seed-{seed}", objects, observers(f"{point.label} seed {seed}"))
-            journals.append(found if isinstance(found, list) else [])
-            note = note or (found if isinstance(found, str) else "")
-        rounds |= {round_ for journal in journals for round_ in final_rounds(journal)}
-        outcomes.append(_outcome(point, journals, first.job.task.score, note))
-    score = first.job.task.score or "loss"
-    tuning = Tuning(axes, tuple(outcomes), score, tuple(seeds), config.method.yields, tuple(sorted(rounds)))
+
+    def run(point: Point, unit: RunConfig) -> History | str:
+        seed = unit.run.seed
+        return run_unit(unit, out / point.label / f"seed-{seed}", builder, callbacks(f"{point.label} seed {seed}"))
+
+    tuning = evaluate_grid(config, grid, run, seeds=seeds, score=built.worker_setup.task.score)
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
     return tuning
 
 
-def _on_validation(config: RunConfig) -> RunConfig:
-    """The same run, judged on a validation part and on nothing else."""
+def evaluate_grid(
+    config: RunConfig, grid: Sequence[str], run: RunPoint, *, seeds: Sequence[int] = (0,), score: str | None = "accuracy"
+) -> Tuning:
+    """The figures of every point of a grid, whose runs `run` gives.
+
+    Args:
+        config: What is tuned, evaluated on the validation part.
+        grid: NAME=VALUE,VALUE,... texts.
+        run: Gives the journal of a point's run, or a text where it diverged.
+        seeds: Every point is run with each.
+        score: The metric that decides. None: the loss.
+    """
+    axes = parse_grid(grid, config.method)
+    outcomes, rounds = [], set()
+    for point in points(axes, config.method):
+        histories, note = [], ""
+        for seed in seeds:
+            found = run(point, replace(config, method=point.method, run=replace(config.run, seed=seed)))
+            histories.append([] if isinstance(found, str) else found)
+            note = note or (found if isinstance(found, str) else "")
+        rounds |= {round_ for history in histories for round_ in final_rounds(history)}
+        outcomes.append(_result(point, histories, score, note))
+    return Tuning(axes, tuple(outcomes), score or "loss", tuple(seeds), config.method.yields, tuple(sorted(rounds)))
+
+
+def on_validation(config: RunConfig) -> RunConfig:
+    """The same run, evaluated on a validation part and on nothing else."""
     data = config.data if config.data.validation else replace(config.data, validation=VALIDATION)
     run = replace(config.run, evaluate_on="validation", target_accuracy=None, stop_at_target=False, holdout_clients=0)
     return replace(config, run=run, data=data)
 
 
-def _outcome(point: Point, journals: list[list[dict[str, Any]]], score: str | None, note: str) -> Outcome:
+def _result(point: Point, histories: list[list[dict[str, Any]]], score: str | None, note: str) -> PointResult:
     figures = []
-    for journal in journals:
-        if not evaluations(journal):
-            return Outcome(point, None, 0.0, None, note or "nothing to evaluate on")
-        loss = final(journal, "loss")
-        figures.append((final(journal, score) if score else -loss, loss))
+    for history in histories:
+        if not evaluations(history):
+            return PointResult(point, None, 0.0, None, note or "nothing to evaluate on")
+        loss = final(history, "loss")
+        figures.append((final(history, score) if score else -loss, loss))
     scores = [value for value, _ in figures]
     spread = stdev(scores) if len(scores) > 1 else 0.0
-    return Outcome(point, fmean(scores), spread, fmean(loss for _, loss in figures), "")
+    return PointResult(point, fmean(scores), spread, fmean(loss for _, loss in figures), "")
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: PointResult) -> dict[str, Any]:
     finite = outcome.loss is not None and math.isfinite(outcome.loss)
     return {
         "values": outcome.point.values,

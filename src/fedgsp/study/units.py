@@ -15,17 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import Diverged, InputError
 from fedgsp.cost import FLEETS, costs_by_round
-from fedgsp.run import drive
+from fedgsp.run import lifecycle
+from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import RunConfig, read_config
-from fedgsp.run.drive import Objects
-from fedgsp.run.files import read_lines, write_whole
+from fedgsp.run.files import write_whole
 from fedgsp.run.flops import flops_per_sample
-from fedgsp.run.observers import Observer
-from fedgsp.study.journals import Journal
+from fedgsp.run.reader import latest_checkpoint, read_history, read_log, read_result
+from fedgsp.study.commit import source_commit
+from fedgsp.study.history import History
+
+if TYPE_CHECKING:
+    from fedgsp.run.callbacks import Callback
 
 SCHEMA = 1
 DIVERGED = "diverged.txt"
@@ -35,13 +39,18 @@ UNIT = "unit.json"
 
 @dataclass(frozen=True)
 class Trace:
-    """A finished run unit: its journal, and for every named fleet the seconds until the end of each round.
+    """The figures of a finished run.
 
-    `diverged` says why there is no figure, where training ran away.
+    Args:
+        unit: Its name.
+        history: A line for every round.
+        seconds: Fleet -> seconds until the end of each round.
+        computing: Fleet -> seconds of the longest chains' computing until then.
+        diverged: Why there is no figure, where training ran away.
     """
 
-    folder: str
-    journal: Journal
+    unit: str
+    history: History
     seconds: Mapping[str, list[float]]
     computing: Mapping[str, list[float]]
     diverged: str = ""
@@ -50,37 +59,39 @@ class Trace:
 def run_unit(
     config: RunConfig,
     directory: Path,
-    objects: Objects = Objects(),  # noqa: B008 - frozen
-    observers: Sequence[Observer] = (),
-) -> Journal | str:
+    builder: RunBuilder = RunBuilder(),  # noqa: B008 - frozen
+    callbacks: Sequence[Callback] = (),
+) -> History | str:
     """The journal of a run of `config` in `directory`: read if finished, else resumed or started; a text if it diverged."""
     if (directory / "config.toml").exists():
         recorded = read_config(directory / "config.toml")
-        named = recorded if objects.model is None else replace(recorded, model=config.model)
+        named = recorded if builder.model is None else replace(recorded, model=config.model)
         _check_same(config, named, directory)
-    return _advance(config, directory, objects, observers)
+    return _advance(config, directory, builder, callbacks)
 
 
 def trace_unit(
-    config: RunConfig, directory: Path, objects: Objects, observers: Sequence[Observer] = (), legs: Sequence[int] = ()
+    config: RunConfig, directory: Path, builder: RunBuilder, callbacks: Sequence[Callback] = (), stops: Sequence[int] = ()
 ) -> Trace:
-    """A run in a folder that is named by what decides it; `legs` are rounds at which it comes to a whole end on the way.
+    """A run in a folder that is named by what decides it; `stops` are rounds at which it comes to a whole end on the way.
 
     Where the same data now lies elsewhere, or the same parts have another name, the folder is told, so that it can go on.
     """
     file = directory / "config.toml"
-    if file.exists() and finished_journal(directory, config.run.rounds) is None:
+    if file.exists() and finished_history(directory, config.run.rounds) is None:
         recorded = read_config(file)
         told = replace(recorded, data=replace(recorded.data, source=config.data.source))
         if told != recorded:
             write_whole(file, told.to_toml().encode())
-    for rounds in legs:
-        _advance(replace(config, run=replace(config.run, rounds=rounds)), directory, objects, observers)
-    journal = _advance(config, directory, objects, observers)
-    if isinstance(journal, str):
-        return Trace(directory.name, [], {}, {}, journal)
-    times = fleet_times(config, directory, config.run.rounds, objects)
-    return Trace(directory.name, journal, times["seconds"], times["computing"])
+    for rounds in stops:
+        _advance(replace(config, run=replace(config.run, rounds=rounds)), directory, builder, callbacks)
+    history = _advance(config, directory, builder, callbacks)
+    if isinstance(history, str):
+        return Trace(directory.name, [], {}, {}, history)
+    if config.run.evaluate_on == "validation":  # a run for tuning: nobody asks what it would take elsewhere
+        return Trace(directory.name, history, {}, {})
+    times = fleet_times(config, directory, config.run.rounds, builder)
+    return Trace(directory.name, history, times["seconds"], times["computing"])
 
 
 def computed_unit(directory: Path, work: Callable[[], Any]) -> Any:
@@ -112,42 +123,42 @@ def digest(table: Any) -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def finished_journal(directory: Path, rounds: int) -> Journal | None:
+def finished_history(directory: Path, rounds: int) -> History | None:
     """The journal of a run that has trained at least `rounds` rounds, cut to them; None if it has not."""
-    file = directory / "journal.jsonl"
-    journal = list(read_lines(file)) if file.exists() else []
-    result = directory / "result.json"
-    finished = result.exists() and json.loads(result.read_text())["rounds"] >= rounds and len(journal) >= rounds
-    return journal[:rounds] if finished else None
+    result = read_result(directory)
+    if result is None or result["rounds"] < rounds or not (directory / "journal.jsonl").exists():
+        return None
+    history = read_history(directory)
+    return history[:rounds] if len(history) >= rounds else None
 
 
 def is_done(directory: Path, rounds: int) -> bool:
     """Whether a run unit has nothing left to do: so many rounds, or it diverged."""
-    return (directory / DIVERGED).exists() or finished_journal(directory, rounds) is not None
+    return (directory / DIVERGED).exists() or finished_history(directory, rounds) is not None
 
 
-def _advance(config: RunConfig, directory: Path, objects: Objects, observers: Sequence[Observer]) -> Journal | str:
+def _advance(config: RunConfig, directory: Path, builder: RunBuilder, callbacks: Sequence[Callback]) -> History | str:
     """Read, resume or start."""
     if (directory / DIVERGED).exists():
         return (directory / DIVERGED).read_text()
-    known = finished_journal(directory, config.run.rounds)
+    known = finished_history(directory, config.run.rounds)
     if known is not None:
         return known
     try:
         if (directory / "config.toml").exists():
-            result = drive.resume(
-                directory, rounds=config.run.rounds, workers=config.run.workers, objects=objects, observers=observers
+            result = lifecycle.resume(
+                directory, rounds=config.run.rounds, workers=config.run.workers, builder=builder, callbacks=callbacks
             )
         else:
-            result = drive.start(objects.prepare(config), directory, observers)
+            result = lifecycle.start(builder.build(config), directory, callbacks)
     except Diverged as error:
         write_whole(directory / DIVERGED, str(error).encode())
         return str(error)
-    return result.journal
+    return result.history
 
 
 def fleet_times(
-    config: RunConfig, directory: Path, rounds: int, objects: Objects, *, keep: bool = True
+    config: RunConfig, directory: Path, rounds: int, builder: RunBuilder, *, keep: bool = True
 ) -> dict[str, dict[str, list[float]]]:
     """Seconds until the end of each round on every named fleet; kept beside a unit, since event logs are large."""
     file = directory / FLEET_TIMES
@@ -158,7 +169,7 @@ def fleet_times(
     log = directory / "events.jsonl"
     if not log.exists():
         raise InputError(f"{directory} has no event log, so its time on a fleet cannot be worked out; run it anew.")
-    flops, events = flops_per_sample(objects.prepare(config)), list(read_lines(log))
+    flops, events = flops_per_sample(builder.build(config)), read_log(directory, "events")
     times: dict[str, dict[str, list[float]]] = {"seconds": {}, "computing": {}}
     for name, fleet in FLEETS.items():
         costs = costs_by_round(events, fleet, flops, config.method.local.epochs, rounds)
@@ -168,6 +179,26 @@ def fleet_times(
     if keep:
         write_whole(file, json.dumps(table).encode() + b"\n")
     return times
+
+
+def run_record(config: RunConfig, directory: Path, data: Mapping[str, Any], diverged: str = "") -> dict[str, Any]:
+    """What is known of a finished run beside its journal, for a store: what decided its bits, and how it ended.
+
+    `data` are the facts of the whole data; `fingerprint` is that of what the run was given of it (less a validation part, say).
+    Figures of result.json that follow from the journal are left out.
+    """
+    told, saved = read_result(directory), latest_checkpoint(directory)
+    if told is None:
+        raise InputError(f"{directory} has no result.json, so it has not come to its end.")
+    kernel = None if saved is None else saved[1].numerics.get("kernel")
+    kept = {name: told[name] for name in ("status", "cause", "yields", "state", "model", "timings")}
+    times = directory / FLEET_TIMES
+    flops = json.loads(times.read_text())["flops_per_sample"] if times.exists() else None
+    return {
+        "config": config.as_dict(), "kernel": kernel, "commit": source_commit(), "data": dict(data),
+        "fingerprint": told["data"]["fingerprint"], "versions": told["versions"], "diverged": diverged,
+        "flops_per_sample": flops, **kept,
+    }  # fmt: skip
 
 
 def _check_same(ours: RunConfig, theirs: RunConfig, directory: Path) -> None:

@@ -16,8 +16,8 @@ Words = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
 
 
-class Purpose(IntEnum):
-    """What a stream is for: each purpose has a stream of its own, so that one may change without moving the others."""
+class Stream(IntEnum):
+    """Streams of random numbers: one for each purpose, so that one may change without moving the others."""
 
     LABELS = 0
     STYLE = 1
@@ -25,9 +25,9 @@ class Purpose(IntEnum):
     SAMPLES = 3
 
 
-def words(seed: int, writer: int, purpose: Purpose, count: int) -> Words:
-    """The first ``count`` 64-bit words of the stream of this (seed, writer, purpose)."""
-    key = np.array([seed, writer * 16 + int(purpose)], dtype=np.uint64)
+def words(seed: int, writer: int, stream: Stream, count: int) -> Words:
+    """The first ``count`` 64-bit words of the stream of this (seed, writer, stream)."""
+    key = np.array([seed, writer * 16 + int(stream)], dtype=np.uint64)
     raw: Words = np.random.Philox(key=key).random_raw(count)
     return raw
 

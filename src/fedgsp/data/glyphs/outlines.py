@@ -1,9 +1,9 @@
-"""The stroke tables read into arrays that many glyphs can be drawn from at once.
+"""The stroke table (``strokes.txt``) read into arrays that many glyphs can be drawn from at once.
 
-A class has several *shapes* (allographs), each a string ``"weight strokes"``: strokes are separated by ``;``, their
+A class has several *shapes* (allographs), each a line ``character weight strokes``: strokes are separated by ``;``, their
 points are ``x,y`` with y growing downwards. Capitals stand between y = 0 and y = 10, small letters between 4 and 10,
 tails reach to about 13. A stroke that starts with ``~`` runs smoothly through its points except where a point is
-marked ``!`` (a corner); any other stroke is straight lines. ``"weight =X"`` borrows the shapes of another class, as
+marked ``!`` (a corner); any other stroke is straight lines. ``=X`` for strokes borrows the shapes of another class, as
 people do who write small letters as little capitals; a loan's weight counts half.
 """
 
@@ -12,19 +12,17 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgsp.data.glyphs.bits import Words
-from fedgsp.data.glyphs.capitals import CAPITALS
-from fedgsp.data.glyphs.digits import DIGITS
-from fedgsp.data.glyphs.smalls import SMALLS
+if TYPE_CHECKING:
+    from fedgsp.data.glyphs.bits import Words
 
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 CLASSES = len(CHARACTERS)
-
-_TABLE = DIGITS | CAPITALS | SMALLS
 
 
 @dataclass(frozen=True)
@@ -57,22 +55,21 @@ class Alphabet:
 
 @cache
 def alphabet() -> Alphabet:
-    """The alphabet of the stroke tables, read once."""
+    """The alphabet of the stroke table, read once."""
     points: list[tuple[float, float, bool, bool, bool]] = []
     starts: list[int] = []
-    own: dict[str, list[tuple[int, int]]] = {}
-    borrowed: dict[str, list[tuple[int, str]]] = {}
-    for character in CHARACTERS:
-        own[character], borrowed[character] = [], []
-        for entry in _TABLE[character]:
-            weight, drawing = entry.split(" ", 1)
-            if drawing.startswith("="):
-                borrowed[character].append((int(weight), drawing[1:]))
-                continue
-            own[character].append((int(weight), len(starts)))
-            starts.append(len(points))
-            for stroke in drawing.split(";"):
-                points.extend(_points_of(stroke.strip()))
+    own: dict[str, list[tuple[int, int]]] = {character: [] for character in CHARACTERS}
+    borrowed: dict[str, list[tuple[int, str]]] = {character: [] for character in CHARACTERS}
+    table = resources.files("fedgsp.data.glyphs").joinpath("strokes.txt").read_text(encoding="ascii")
+    for line in table.splitlines()[1:]:
+        character, weight, drawing = line.split(" ", 2)
+        if drawing.startswith("="):
+            borrowed[character].append((int(weight), drawing[1:]))
+            continue
+        own[character].append((int(weight), len(starts)))
+        starts.append(len(points))
+        for stroke in drawing.split(";"):
+            points.extend(_points_of(stroke.strip()))
     lists = [
         [shape for weight, shape in own[character] for _ in range(2 * weight)]
         # a borrowed class lends its commonest shape: the first of its table
@@ -84,18 +81,12 @@ def alphabet() -> Alphabet:
         row[: len(shapes)] = shapes
     ends = [*starts[1:], len(points)]
     counts = [end - start for start, end in zip(starts, ends, strict=True)]
+    x, y, corner, inner, last = zip(*points, strict=True)
     return Alphabet(
-        x=np.array([point[0] for point in points], dtype=np.float64),
-        y=np.array([point[1] for point in points], dtype=np.float64),
-        corner=np.array([point[2] for point in points], dtype=np.bool_),
-        inner=np.array([point[3] for point in points], dtype=np.bool_),
-        last=np.array([point[4] for point in points], dtype=np.bool_),
-        first_point=np.array(starts, dtype=np.int64),
-        point_count=np.array(counts, dtype=np.int64),
-        most_points=max(counts),
-        choices=choices,
-        choice_count=np.array([len(shapes) for shapes in lists], dtype=np.uint64),
-    )
+        np.array(x, dtype=np.float64), np.array(y, dtype=np.float64), np.array(corner), np.array(inner), np.array(last),
+        first_point=np.array(starts, dtype=np.int64), point_count=np.array(counts, dtype=np.int64), most_points=max(counts),
+        choices=choices, choice_count=np.array([len(shapes) for shapes in lists], dtype=np.uint64),
+    )  # fmt: skip
 
 
 def _points_of(stroke: str) -> list[tuple[float, float, bool, bool, bool]]:

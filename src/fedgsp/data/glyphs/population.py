@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedgsp.data.glyphs.bits import Purpose, bell, uniform, words
+from fedgsp.data.glyphs.bits import Stream, bell, uniform, words
 from fedgsp.data.glyphs.outlines import CLASSES
 
 _SHARE_OF_KIND_A = 0.42
@@ -31,59 +31,9 @@ _KIND_A_CUT_SHORT, _KIND_A_SHORTEST, _KIND_A_CUT_BELOW = 0.07, 20.0, 250.0
 _KIND_B_DIGITS = (11.6, 13.0, 12.0, 11.9, 11.6, 11.4, 11.9, 12.3, 11.7, 11.7)
 _KIND_B_DIGIT_SPREAD, _KIND_B_DILIGENCE = 2.88, 0.83
 _KIND_B_LETTERS = (
-    89,
-    89,
-    99,
-    87,
-    78,
-    86,
-    81,
-    80,
-    148,
-    87,
-    77,
-    99,
-    88,
-    89,
-    87,
-    87,
-    84,
-    90,
-    91,
-    84,
-    88,
-    96,
-    92,
-    89,
-    85,
-    90,
-    95,
-    91,
-    95,
-    90,
-    90,
-    90,
-    84,
-    93,
-    79,
-    56,
-    84,
-    144,
-    91,
-    88,
-    89,
-    79,
-    69,
-    91,
-    91,
-    88,
-    93,
-    98,
-    94,
-    95,
-    73,
-    92,
-)
+    89, 89, 99, 87, 78, 86, 81, 80, 148, 87, 77, 99, 88, 89, 87, 87, 84, 90, 91, 84, 88, 96, 92, 89, 85, 90,
+    95, 91, 95, 90, 90, 90, 84, 93, 79, 56, 84, 144, 91, 88, 89, 79, 69, 91, 91, 88, 93, 98, 94, 95, 73, 92,
+)  # fmt: skip
 _KIND_B_SECOND_COPY = 0.04
 
 
@@ -97,7 +47,7 @@ class Script:
 
 def script(seed: int, writer: int) -> Script:
     """The labels of one writer, without drawing anything; they depend on the seed and the writer's index only."""
-    raw = words(seed, writer, Purpose.LABELS, 2048)
+    raw = words(seed, writer, Stream.LABELS, 2048)
     is_kind_a = bool(uniform(raw[:1])[0] < _SHARE_OF_KIND_A)
     labels = _copied_text(raw[1:1024]) if is_kind_a else _filled_boxes(raw[1:1024])
     order = np.argsort(raw[1024 : 1024 + len(labels)], kind="stable")

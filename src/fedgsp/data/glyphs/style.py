@@ -11,12 +11,12 @@ between the characters of a writer, and between the samples of a character.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum, auto
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgsp.data.glyphs.bits import Floats, Purpose, Words, bell, uniform, words
+from fedgsp.data.glyphs.bits import Floats, Stream, Words, bell, uniform, words
 from fedgsp.data.glyphs.outlines import CLASSES, alphabet
 from fedgsp.data.glyphs.pen import Skeletons
 
@@ -27,55 +27,10 @@ _FAITHFUL = 0.95
 """How often a writer uses the habitual allograph of a character rather than the second one."""
 
 
-class _Column(IntEnum):
-    """Columns of random numbers, counted from 0."""
-
-    @staticmethod
-    def _generate_next_value_(name: str, start: int, count: int, last_values: list[int]) -> int:
-        return count
-
-
-class _Hand(_Column):
-    CARE = auto()
-    BOW = auto()
-    SIZE = auto()
-    LETTER_SIZE = auto()
-    WIDTH = auto()
-    SLANT = auto()
-    TILT = auto()
-    ROUNDNESS = auto()
-    CURL = auto()
-    PEN = auto()
-    RIGHT = auto()
-    DOWN = auto()
-
-
-class _Habit(_Column):
-    SHAPE = auto()
-    SECOND_SHAPE = auto()
-    BEND = auto()
-    WAIST = auto()
-    HEIGHT = auto()
-    WIDTH = auto()
-    SLANT = auto()
-    TILT = auto()
-    PEN = auto()
-
-
-class _Moment(_Column):
-    FAITHFUL = auto()
-    HASTE = auto()
-    BEND = auto()
-    WAIST = auto()
-    SIZE = auto()
-    HEIGHT = auto()
-    WIDTH = auto()
-    SLANT = auto()
-    TILT = auto()
-    PEN = auto()
-    RIGHT = auto()
-    DOWN = auto()
-
+# Columns of random numbers.
+_Hand = IntEnum("_Hand", "CARE BOW SIZE LETTER_SIZE WIDTH SLANT TILT ROUNDNESS CURL PEN RIGHT DOWN", start=0)
+_Habit = IntEnum("_Habit", "SHAPE SECOND_SHAPE BEND WAIST HEIGHT WIDTH SLANT TILT PEN", start=0)
+_Moment = IntEnum("_Moment", "FAITHFUL HASTE BEND WAIST SIZE HEIGHT WIDTH SLANT TILT PEN RIGHT DOWN", start=0)
 
 _AT_POINTS = 12
 """Habit and moment have further columns from here on: for each point its displacement in x and y, and its bow."""
@@ -140,10 +95,10 @@ def _chances(seed: int, writers: Sequence[int], labels: Sequence[npt.NDArray[np.
     columns = _AT_POINTS + _PER_POINT * alphabet().most_points
     hands, habits, moments = [], [], []
     for writer, own in zip(writers, labels, strict=True):
-        hand = bell(words(seed, writer, Purpose.STYLE, len(_Hand)))
+        hand = bell(words(seed, writer, Stream.STYLE, len(_Hand)))
         hands.append(np.broadcast_to(hand, (len(own), len(_Hand))))
-        habits.append(words(seed, writer, Purpose.HABITS, CLASSES * columns).reshape(CLASSES, columns)[own])
-        moments.append(words(seed, writer, Purpose.SAMPLES, len(own) * columns).reshape(len(own), columns))
+        habits.append(words(seed, writer, Stream.HABITS, CLASSES * columns).reshape(CLASSES, columns)[own])
+        moments.append(words(seed, writer, Stream.SAMPLES, len(own) * columns).reshape(len(own), columns))
     return np.concatenate(hands), np.concatenate(habits), np.concatenate(moments)
 
 

@@ -64,10 +64,9 @@ function segments(fieldset, name, options, onPick) {
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const TONES = ["red", "blue", "green", "purple", "orange", "sky", "grey"];
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
-const toneOf = (index) => TONES[index % TONES.length];
-const dashOf = (index) => DASHES[Math.floor(index / TONES.length) % DASHES.length];
+const toneOf = (index) => store.groups[index].tone;
+const dashOf = (index) => DASHES[store.groups[index].dash];
 const KIND_LETTERS = "ABCDEFG";
 
 function unpack(packed) {

@@ -1,0 +1,302 @@
+"""Sites over a Flower Grid as workers: every message carries one hop, and at most `in_flight` are on their way.
+
+A chain has one message on its way at any time; as soon as its answer is there, its next client is asked, whatever the others
+do. Every message has a time to live, after which nobody waits for it: answers that come late or twice belong to no message on
+the way and are never looked at. A site that fails, is late or sends what cannot be used is skipped.
+
+What is sent, and how answers are checked, is a `Conversation`'s. Questions (a site's profile, an evaluation) are chains of one
+client, so they obey the same rules.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedgsp.core.chain import Chain, Hop, HopReport, Plan
+from fedgsp.core.errors import RunFailed
+from fedgsp.core.state import ServerState
+from fedgsp.engine.manager import Policy
+from fedgsp.engine.messages import (
+    Answer,
+    ChainOutput,
+    HopDone,
+    HopSkipped,
+    Segment,
+    Task,
+    TaskFailed,
+    TrainDone,
+    TrainTask,
+    WorkerGone,
+)
+from fedgsp.engine.scheduler import ChainScheduler
+from fedgsp.engine.task_batching import BatchLimits
+from fedgsp.engine.transports.base import Transport, WorkerHandle
+from fedgsp.engine.transports.flower.records import Refused
+
+if TYPE_CHECKING:
+    from fedgsp.engine.time_limits import Activity
+
+CODES = {
+    0: "its process failed",
+    1: "its app could not be loaded",
+    2: "its app raised an exception",
+    3: "its time was up",
+    4: "its answer got lost",
+    5: "its node is gone",
+    6: "a modifier of its app refused",
+    7: "its app is not a valid one",
+    8: "its process died",
+}
+"""What Flower's error codes mean for a hop (ErrorCode in flwr.common.constant)."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, as the transport sees it: tests bring their own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    poll: float = 0.5
+
+
+@dataclass(frozen=True)
+class OutgoingMessage:
+    """A message to be sent: to which node, of which type, and how many bytes of tensors it has."""
+
+    node: int
+    kind: str
+    content: RecordDict
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class CheckedAnswer:
+    """An answer that was understood: what the chain goes on with, a report, and (for a model) how far it moved."""
+
+    token: Any
+    report: HopReport
+    moved: float | None = None
+
+
+class Conversation(Protocol):
+    """What is sent, and how an answer is read."""
+
+    def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
+        """The message for a hop of chain `index`, which has come to `token` (None: it begins).
+
+        Raises:
+            Refused: It cannot be sent at all.
+        """
+        ...
+
+    def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
+        """What an answer says, checked.
+
+        Raises:
+            Refused: It cannot be used, with the reason.
+        """
+        ...
+
+    def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
+        """By place in `waiting`, why an answer is refused, or None; nothing at all to wait, while `more` are on their way."""
+        ...
+
+    def output(self, token: Any) -> ChainOutput:
+        """What a chain that ended with `token` hands on."""
+        ...
+
+
+class Questions:
+    """What conversations have in common that only ask, and take answers as they come."""
+
+    def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
+        """See `Conversation.verdicts`."""
+        return dict.fromkeys(range(len(waiting)))
+
+    def output(self, token: Any) -> ChainOutput:
+        """See `Conversation.output`."""
+        return ChainOutput({}, {}, {})
+
+
+@dataclass(eq=False)
+class MessageSlot(WorkerHandle):
+    """Room for one message on its way: for which hop it is, when it was sent, and its answer while that is not decided on."""
+
+    hop: Hop = field(default_factory=lambda: Hop(0, 0, 0))
+    message: str | None = None
+    sent_at: float = 0.0
+    deadline: float = 0.0
+    bytes: int = 0
+    waited: float = 0.0
+    checked: CheckedAnswer | None = None
+    failed: str | None = None
+
+
+class FlowerTransport(Transport):
+    """One conversation over a Grid. `limit` says how many seconds a hop may take; `answers` has what chains have come to."""
+
+    workers: list[MessageSlot]  # type: ignore[assignment]
+    policy = Policy(on_failure="skip")
+    batch_limits = BatchLimits(chains=1)
+    hops_at_once = 1
+
+    def __init__(
+        self,
+        grid: Grid,
+        conversation: Conversation,
+        limit: float | Callable[[Hop], float],
+        in_flight: int,
+        clock: Clock,
+        group: str = "",
+    ) -> None:
+        super().__init__()
+        self._grid, self._conversation, self._limit, self._clock, self._group = grid, conversation, limit, clock, group
+        self.workers = [MessageSlot(number, ready=True) for number in range(max(1, in_flight))]
+        self.answers: dict[int, Any] = {}
+
+    def send(self, worker: MessageSlot, task: Task) -> None:
+        """Compose a message and send it; why it cannot be is told with the next answers."""
+        segment = _segment(task)
+        hop = next(one for one in segment.chain.hops() if one.index not in segment.absent)
+        worker.hop, worker.bytes, worker.sent_at = hop, 0, self._clock.now()
+        worker.message = worker.checked = worker.failed = None
+        try:
+            message = self._conversation.compose(segment.index, hop, self.answers.get(segment.index))
+        except Refused as error:
+            worker.failed = str(error)
+            return
+        limit = self._limit(hop) if callable(self._limit) else self._limit
+        worker.deadline = worker.sent_at + limit
+        sent = Message(message.content, message.node, message.kind, ttl=max(1.0, limit), group_id=self._group)
+        try:
+            found = list(self._grid.push_messages([sent]))
+        except Exception as error:
+            raise unreachable(error) from error
+        if len(found) != 1 or not found[0]:
+            worker.failed = "its message could not be sent"
+            return
+        worker.message, worker.bytes = found[0], message.bytes
+
+    def receive(self, seconds: float) -> Iterator[tuple[MessageSlot, Answer]]:
+        """Answers that came, those that are decided on with them, and clients whose time is up; a pause if there is nothing."""
+        moved = False
+        for answer in self._collected():
+            moved = True
+            yield answer
+        if not moved and any(worker.task is not None for worker in self.workers):
+            self._clock.sleep(self._clock.poll)
+
+    def _collected(self) -> Iterator[tuple[MessageSlot, Answer]]:
+        for worker in self.workers:
+            if worker.failed is not None:
+                yield worker, self._failure(worker, worker.failed)
+        wanted = {worker.message: worker for worker in self.workers if worker.message is not None}
+        if wanted:
+            try:
+                replies = list(self._grid.pull_messages(list(wanted)))
+            except Exception as error:
+                raise unreachable(error) from error
+            for reply in replies:
+                slot = wanted.pop(reply.metadata.reply_to_message_id, None)
+                cause = None if slot is None else self._opened(slot, reply)
+                if slot is not None and cause is not None:  # else nobody waits for it: late, or the second of its kind
+                    yield slot, self._failure(slot, cause)
+        yield from self._decided()
+        for worker in self.workers:
+            if worker.message is not None and self._clock.now() >= worker.deadline:
+                yield worker, self._failure(worker, f"no answer within {worker.deadline - worker.sent_at:g} s")
+
+    def _opened(self, worker: MessageSlot, reply: Message) -> str | None:
+        """Look at an answer; why it cannot be used, if so."""
+        worker.message, worker.waited = None, self._clock.now() - worker.sent_at
+        index = _segment(worker.task).index
+        try:
+            if reply.has_error():
+                code = reply.error.code
+                raise Refused(f"{CODES.get(code, 'an unknown failure')} (code {code})")
+            token = self.answers.get(index)
+            worker.checked = self._conversation.open(index, worker.hop, token, reply.content, worker.waited)
+        except Refused as error:
+            return str(error)
+        except Exception as error:  # whatever a client sends must not end the run
+            return f"its answer makes no sense ({type(error).__name__})"
+        return None
+
+    def _decided(self) -> Iterator[tuple[MessageSlot, Answer]]:
+        """Decide on the answers that are there, perhaps only together with those still on their way."""
+        held = [(worker, worker.checked) for worker in self.workers if worker.checked is not None]
+        if not held:
+            return
+        more = any(worker.message is not None for worker in self.workers)
+        verdicts = self._conversation.verdicts([checked for _, checked in held], more)
+        for place, cause in (verdicts or {}).items():
+            worker, checked = held[place]
+            worker.checked = None
+            if cause is not None:
+                yield worker, self._failure(worker, cause)
+                continue
+            task, index = worker.task, _segment(worker.task).index
+            assert task is not None
+            yield worker, HopDone(task.round, index, checked.report, worker.waited)
+            self.answers[index] = checked.token
+            yield worker, TrainDone(((checked.report,),), index)
+
+    def _failure(self, worker: MessageSlot, cause: str) -> TaskFailed:
+        worker.message = worker.checked = worker.failed = None
+        return TaskFailed(_segment(worker.task).index, worker.hop.client, cause)
+
+    def cost_of(self, worker: MessageSlot) -> tuple[int, float]:
+        """See `Transport.cost_of`."""
+        return worker.bytes, self._clock.now() - worker.sent_at
+
+    def fetch(self, worker: MessageSlot, done: TrainDone, round_: int) -> Sequence[ChainOutput]:
+        """What a chain has come to is here already."""
+        return [self._conversation.output(self.answers[done.outputs])]
+
+    def publish(self, state: ServerState, slots: frozenset[str] | None = None) -> None:
+        """Models go with each message."""
+
+    def replace(self, worker: MessageSlot, cause: str | None = None, blameless: bool = False) -> WorkerGone:
+        """A site is replaced by nobody."""
+        raise NotImplementedError
+
+    def activity(self, worker: MessageSlot) -> Activity | None:
+        """What sites do is theirs to know."""
+        return None
+
+    def close(self) -> None:
+        """The Grid is not ours to close."""
+
+
+def ask(
+    transport: FlowerTransport,
+    clients: Sequence[int],
+    on_skip: Callable[[HopSkipped], None] = lambda event: None,
+    round_: int = 0,
+) -> list[int]:
+    """Ask each of some clients one question; the places of those who answered. `transport.answers` has what they said."""
+    plan = Plan(round_, tuple(Chain((client,)) for client in clients), len(clients))
+
+    def told(event: Any) -> None:
+        if isinstance(event, HopSkipped):
+            on_skip(event)
+
+    return [result.index for result in ChainScheduler(transport).run_chains(plan, ServerState(round_, {}), told)]
+
+
+def unreachable(error: Exception) -> RunFailed:
+    """What ends a run whose Grid does not answer."""
+    return RunFailed(
+        f"the SuperLink cannot be reached any more ({type(error).__name__}); when it is back, go on with fedgsp deploy resume."
+    )
+
+
+def _segment(task: Task | None) -> Segment:
+    assert isinstance(task, TrainTask)
+    return task.segments[0]

@@ -1,0 +1,120 @@
+"""`study curves`: accuracy and loss against rounds, serial SGD steps, traffic and simulated time (Figures 3b and 3c).
+
+NaiveGSP+ICG is shown with the order in its groups fixed and shuffled each round: the paper blames its rising loss on learning
+the order, but its authors' code shuffles (docs/methods-reference.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fedgsp.report.study_figures import brief
+from fedgsp.run.metrics import best, evaluations, final, final_evaluations
+from fedgsp.study.curve_picture import FLEET, curves_picture
+from fedgsp.study.findings import Findings
+from fedgsp.study.noise import Estimate
+from fedgsp.study.tables import Column, Table, bytes_, number, percent
+from fedgsp.study.targets import window_of
+
+if TYPE_CHECKING:
+    from fedgsp.method import Method
+    from fedgsp.study.paper.runner import PaperRunner
+    from fedgsp.study.study_runner import Arm
+    from fedgsp.study.units import Trace
+
+TITLE = "FedAvg, NaiveGSP, NaiveGSP+ICG and FedGSP over the rounds"
+
+
+def methods(runner: PaperRunner) -> dict[str, Method]:
+    """The ablation of the paper, by the names it uses."""
+    icg = runner.method("naive-gsp-icg")
+    return {
+        "FedAvg": runner.method("fedavg"),
+        "NaiveGSP": runner.method("naive-gsp"),
+        "NaiveGSP+ICG, fixed order": replace(icg, planner=replace(icg.planner, order="fixed")),  # type: ignore[type-var]
+        "NaiveGSP+ICG, shuffled": icg,
+        "FedGSP": runner.method("fedgsp"),
+    }
+
+
+def gather(runner: PaperRunner) -> dict[Arm, dict[str, list[Trace]]]:
+    """A run of every method and seed, for each model of the preset."""
+    ours = methods(runner)
+    return {arm: {name: runner.traces(name, method, arm) for name, method in ours.items()} for arm in runner.preset.curves}
+
+
+def show(runner: PaperRunner, gathered: dict[Arm, dict[str, list[Trace]]]) -> Findings:
+    """Curves and where they end."""
+    tables, pictures, facts = [], [], {}
+    for arm, traces in gathered.items():
+        whole = {name: [t for t in runs if not t.diverged] for name, runs in traces.items()}
+        kept = {name: runs for name, runs in whole.items() if runs}
+        tables.append(_table(arm, traces))
+        pictures.append(curves_picture(f"curves-{arm.model}", kept, f"{arm.model}, {len(runner.seeds(arm))} seed(s)"))
+        facts[arm.model] = {"rounds": arm.rounds, "seeds": len(runner.seeds(arm)),
+                            "methods": {name: _facts(runs) for name, runs in kept.items()}}  # fmt: skip
+    return Findings("curves", TITLE, tables, pictures, facts)
+
+
+def loss_rise(trace: Trace) -> tuple[float, float, int]:
+    """(the loss at the end, the smallest on the way, its round): the rise is the paper's sign of overfitting.
+
+    Both are means of as many evaluations in a row, so that noise alone makes no rise.
+    """
+    known = evaluations(trace.history)
+    window = len(final_evaluations(trace.history))
+    means = [
+        (fmean(f["loss"] for _, f in known[at - window : at]), known[at - 1][0]["round"])
+        for at in range(window, len(known) + 1)
+    ]
+    return (final(trace.history, "loss"), *min(means))
+
+
+def _facts(runs: list[Trace]) -> dict[str, Any]:
+    rises = [loss_rise(trace) for trace in runs]
+    return {
+        "accuracy": [final(trace.history, "accuracy") for trace in runs],
+        "loss": [end for end, _, _ in rises],
+        "least_loss": [least for _, least, _ in rises],
+        "least_loss_round": [at for _, _, at in rises],
+        "serial_steps": [trace.history[-1]["serial_steps_total"] for trace in runs],
+        "bytes": [trace.history[-1]["bytes_total"] for trace in runs],
+    }
+
+
+def _best(trace: Trace) -> float:
+    top = best(trace.history, "accuracy")
+    assert top is not None  # whoever has a table was evaluated
+    return float(top[1]["accuracy"])
+
+
+def _table(arm: Arm, traces: dict[str, list[Trace]]) -> Table:
+    rows: list[tuple[Any, ...]] = []
+    for name, runs in traces.items():
+        if any(trace.diverged for trace in runs):
+            rows.append((name, *[None] * 8))
+            continue
+        rises = [loss_rise(trace) for trace in runs]
+        rows.append(
+            (
+                name,
+                Estimate.of([final(trace.history, "accuracy") for trace in runs]),
+                Estimate.of([_best(trace) for trace in runs]),
+                Estimate.of([end for end, _, _ in rises]),
+                Estimate.of([end - least for end, least, _ in rises]),
+                ", ".join(str(at) for _, _, at in rises),
+                Estimate.of([trace.history[-1]["serial_steps_total"] for trace in runs]),
+                Estimate.of([trace.history[-1]["bytes_total"] for trace in runs]),
+                Estimate.of([trace.seconds[FLEET][-1] for trace in runs]),
+            )
+        )
+    return Table(
+        f"curves-{arm.model}", f"After {arm.rounds} rounds, {arm.model}",
+        (Column("method"), Column("accuracy %", percent), Column("best %", percent), Column("loss", number(3)),
+         Column("loss above its least by", number(3)), Column("least in round"), Column("serial steps", number()),
+         Column("traffic", bytes_), Column("simulated s", brief)), rows,
+        f"Accuracy and loss: {window_of(traces.values())}, on test samples, as LEAF weighs clients; best: the best single "
+        f"round; ± is a 95 % interval over seeds (Student's t). Simulated time: on the paper's fleet, by what really happened.",
+    )  # fmt: skip

@@ -1,0 +1,99 @@
+"""How large a study is: the paper's own settings, what a laptop can do of them, and a smoke test of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.study.study_runner import Arm
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The settings of every study.
+
+    `target` is the accuracy that "rounds to target" is about; None is the scaled target: the whole per cent that FedAvg has at
+    its end (the paper's 80 % is just that of its FedAvg, 80.1 %). `log_alphas` are the growth study's rates for Log; Linear and
+    Exp get rates with which as many groups are there in the last round, so that only the way there differs. `holdout` is the
+    share of clients that never train where a study evaluates unseen clients.
+    """
+
+    name: str
+    data: str
+    curves: tuple[Arm, ...]
+    growth: Arm
+    kappa: Arm
+    table: Arm
+    rivals: Arm
+    cost: Arm
+    tune_rounds: int
+    log_alphas: tuple[float, ...]
+    betas: tuple[int, ...]
+    target: float | None = None
+    grid: tuple[str, ...] | None = None
+    lr: float = 0.01
+    batch_size: int = 5
+    beta: int = 10
+    kappa_default: float = 0.3
+    kappas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 1.0)
+    group_counts: tuple[int, ...] = (10, 30, 52)
+    holdout: float = 0.1
+    workers: int | str = "auto"
+
+
+FEMNIST = "npz:../shared/femnist/femnist.npz:federation=femnist-368"
+
+PRESETS: Mapping[str, Preset] = {
+    "paper": Preset(
+        name="paper", data=FEMNIST, curves=(Arm("leaf_cnn", 500, 1),), growth=Arm("leaf_cnn", 500, 1),
+        kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
+        rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), tune_rounds=50,
+        log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
+    ),
+    "laptop": Preset(
+        name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
+        growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
+        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), tune_rounds=15,
+        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
+    ),
+    "smoke": Preset(
+        name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
+        kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
+        rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), tune_rounds=2,
+        log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
+        holdout=0.15, workers=0,
+    ),
+}  # fmt: skip
+"""`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
+
+
+ARMS = ("growth", "kappa", "table", "rivals", "cost")
+
+
+def with_model(preset: Preset, model: str) -> Preset:
+    """The preset with one model in every study; of the curves only those that are about it, if there are such."""
+    curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[-1], model=model),)
+    return replace(preset, curves=curves, **{name: replace(getattr(preset, name), model=model) for name in ARMS})
+
+
+def with_rounds(preset: Preset, rounds: int) -> Preset:
+    """The preset with so many rounds in every run that is measured, and no more than that for tuning; the target is scaled."""
+    if rounds < 2:
+        raise InputError(f"a study needs at least 2 rounds, not {rounds}.")
+    curves = tuple(replace(arm, rounds=rounds) for arm in preset.curves)
+    arms = {name: replace(getattr(preset, name), rounds=rounds) for name in ARMS}
+    return replace(preset, curves=curves, tune_rounds=min(rounds, preset.tune_rounds), target=None, **arms)
+
+
+def preset_named(name: str) -> Preset:
+    """A preset."""
+    if name not in PRESETS:
+        raise InputError(f"unknown preset '{name}': {did_you_mean(name, PRESETS)}")
+    return PRESETS[name]
+
+
+def asked_preset(name: str, model: str | None = None, rounds: int | None = None) -> Preset:
+    """A preset with the model and the rounds that are asked for, if any."""
+    preset = preset_named(name) if model is None else with_model(preset_named(name), model)
+    return preset if rounds is None else with_rounds(preset, rounds)

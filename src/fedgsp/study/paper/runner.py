@@ -1,0 +1,104 @@
+"""The paper's settings for a study's runs: its methods with a preset's values, and the best of their grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedgsp.core.errors import InputError
+from fedgsp.method import Method
+from fedgsp.methods import named
+from fedgsp.plan import Constant, Grouped, Singletons
+from fedgsp.study.grids import grid_of
+from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
+from fedgsp.study.tune import RunPoint, Tuning, evaluate_grid, on_validation
+
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
+    from fedgsp.run.config import RunConfig
+    from fedgsp.study.history import History
+    from fedgsp.study.paper.presets import Preset
+
+
+def check_data(data: FederatedData) -> None:
+    """Refuse data that the paper's studies say nothing of."""
+    if not data.classes:
+        raise InputError("the paper's studies are about classes; for other targets use fedgsp compare, which compares losses.")
+    if data.test.sizes.sum() == 0:
+        raise InputError("no client has a test sample, so there is nothing to study; keep some, with test=0.1 in the source.")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A method with the values that tuning chose on validation samples."""
+
+    method: Method
+    label: str
+
+
+class PaperRunner(StudyRunner):
+    """A `StudyRunner` with the values of a preset.
+
+    Args:
+        preset: The settings of every study.
+        data: As for `StudyRunner`.
+        facts: As for `StudyRunner`.
+        out: As for `StudyRunner`.
+        methods: The methods of studies that take any; none: the study's own.
+        options: As for `StudyRunner`.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        data: FederatedData | None,
+        facts: DataFacts,
+        out: Path,
+        *,
+        methods: Sequence[str] = (),
+        workers: int | str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(data, facts, out, workers=preset.workers if workers is None else workers, **options)
+        self.preset, self.methods = preset, tuple(methods)
+        self.tunings: dict[str, Tuning] = {}
+
+    def method(self, name: str) -> Method:
+        """A named method with the preset's values in place."""
+        method, preset = named(name), self.preset
+        local = replace(method.local, lr=preset.lr, batch_size=preset.batch_size)
+        planner = method.planner
+        if isinstance(planner, Grouped):
+            growth = planner.growth
+            if isinstance(growth, Constant):
+                growth = Constant(preset.beta)
+            elif not isinstance(growth, Singletons):
+                growth = replace(growth, beta=preset.beta)  # type: ignore[type-var]
+            kappa = planner.kappa if method.server.needs_everybody else preset.kappa_default
+            planner = replace(planner, kappa=kappa, growth=growth)
+        return replace(method, local=local, planner=planner)
+
+    def tuned(self, name: str, arm: Arm) -> Tuned:
+        """The method with the best values of its grid, chosen on validation samples with seed 0."""
+        config, grid = self.tuning(name, arm)
+        found = evaluate_grid(config, grid, self._runs_of(name))
+        self.tunings[name] = found
+        return Tuned(found.best.point.method, found.best.point.label)
+
+    def tuning(self, name: str, arm: Arm) -> tuple[RunConfig, Sequence[str]]:
+        """(the configuration that is tuned, the grid)."""
+        grid = self.preset.grid or grid_of(self.method(name))
+        return on_validation(self.config(self.method(name), replace(arm, rounds=self.preset.tune_rounds), 0)), grid
+
+    def sweeps(self) -> dict[str, Any]:
+        """What the grids said, for a study's facts."""
+        return {name: found.as_dict() for name, found in self.tunings.items()}
+
+    def _runs_of(self, name: str) -> RunPoint:
+        return lambda point, config: self._history(f"tuning {name} {point.label}", config)
+
+    def _history(self, name: str, config: RunConfig) -> History | str:
+        found = self.trace(name, replace(config, method=replace(config.method, name=name)))
+        return found.diverged or found.history

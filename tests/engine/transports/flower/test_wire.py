@@ -1,0 +1,150 @@
+"""What goes over the wire, and what is believed of what comes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from fedgsp.core.tensors import Tensors, digest, rounded, wire_bytes
+from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.records import RAW, Refused, heard, pack, say, unpack, unpack_like
+from fedgsp.engine.transports.flower.update_guard import UpdateGuard, check_counters, check_size, moved
+
+
+def model() -> Tensors:
+    return {
+        "w": torch.tensor([[1.0, -2.5], [3.25e-8, 4.0]]), "n": torch.tensor(7), "b": torch.tensor([True, False]),
+        "d": torch.tensor([1 / 3], dtype=torch.float64), "none": torch.empty(0, 3),
+    }  # fmt: skip
+
+
+class TestRecords:
+    def test_tensors_come_back_to_the_bit(self) -> None:
+        assert digest(unpack_like(pack(model()), model(), "float32", "x")) == digest(model())
+
+    @pytest.mark.parametrize("wire", ["float16", "bfloat16"])
+    def test_half_the_bytes_come_back_rounded_as_a_replay_rounds(self, wire: str) -> None:
+        packed = pack(model(), wire)  # type: ignore[arg-type]
+        found = unpack_like(packed, model(), wire, "x")  # type: ignore[arg-type]
+        assert digest(found) == digest(rounded(model(), wire))  # type: ignore[arg-type]
+        assert sum(len(array.data) for array in packed.values()) == wire_bytes(model(), wire)  # type: ignore[arg-type]
+        assert packed["w"].dtype == wire
+        assert packed["n"].dtype == "int64"
+        assert digest(rounded(found, wire)) == digest(found)  # type: ignore[arg-type]
+
+    def test_no_pickle_is_ever_looked_at(self) -> None:
+        record = ArrayRecord({"w": Array("object", (1,), "pickle", b"\x80\x04N.")})
+        with pytest.raises(Refused, match="unknown kind 'pickle object'"):
+            unpack(record, "it")
+
+    @pytest.mark.parametrize(
+        ("array", "sentence"),
+        [
+            (Array("float32", (3,), RAW, b"\0" * 8), "8 bytes, which is not the shape"),
+            (Array("float32", (-2,), RAW, b"\0" * 8), "which is not the shape"),
+            (Array("float32", (1,), RAW, b"\0\0\xc0\x7f"), "not finite"),
+            (Array("float32", (1,), RAW, b"\0\0\x80\x7f"), "not finite"),
+        ],
+    )
+    def test_what_lies_about_itself_is_refused(self, array: Array, sentence: str) -> None:
+        with pytest.raises(Refused, match=sentence):
+            unpack(ArrayRecord({"w": array}), "it")
+
+    def test_names_shapes_and_types_must_be_those_expected(self) -> None:
+        like = {"w": torch.zeros(2, 2)}
+        for sent, sentence in (
+            ({"v": torch.zeros(2, 2)}, "other tensors than expected"),
+            ({"w": torch.zeros(4)}, r"has the shape \(4,\) and not \(2, 2\)"),
+            ({"w": torch.zeros(2, 2, dtype=torch.float64)}, "of the type float64 and not float32"),
+        ):
+            with pytest.raises(Refused, match=sentence):
+                unpack_like(pack(sent), like, "float32", "it")
+
+    def test_facts_that_are_not_ours_are_refused(self) -> None:
+        assert heard(say({"a": 1}))["a"] == 1
+        for content, sentence in (
+            (RecordDict(), "not one of fedgsp's"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": "{"})}), "not JSON"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 99}'})}), "not of protocol 1"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 1, "x": NaN}'})}), "a number is NaN"),
+        ):
+            with pytest.raises(Refused, match=sentence):
+                heard(content)
+
+
+class TestGuard:
+    def test_the_first_answers_wait_for_others(self) -> None:
+        guard = UpdateGuard(10.0)
+        assert guard.verdicts([1.0], more=True) is None
+        assert guard.verdicts([1.0, 2.0], more=True) is None
+        assert guard.verdicts([1.0, 2.0, 1.5], more=True) == {0: None, 1: None, 2: None}
+
+    def test_whoever_is_last_is_judged_with_what_there_is(self) -> None:
+        assert UpdateGuard(10.0).verdicts([5.0], more=False) == {0: None}
+        verdict = UpdateGuard(10.0).verdicts([5.0, 51.0], more=False)
+        assert verdict is not None
+        assert verdict[0] is None
+        assert "more than 10 times the median" in str(verdict[1])
+
+    def test_the_bound_is_the_stated_one_and_a_few_cannot_move_it(self) -> None:
+        guard = UpdateGuard(10.0)
+        guard.verdicts([1.0, 2.0, 3.0], more=False)
+        assert guard.verdicts([20.0], more=False) == {0: None}  # the lower median of 1 2 3 20 is 2
+        refused = guard.verdicts([30.1, 1e9], more=False)  # of 1 2 3 20 30.1 1e9 it is 3
+        assert refused is not None
+        assert all(refused.values())
+
+    def test_the_round_before_counts_too(self) -> None:
+        guard = UpdateGuard(10.0)
+        guard.verdicts([1.0, 1.0, 1.0], more=False)
+        guard.next_round()
+        refused = guard.verdicts([11.0], more=True)
+        assert refused is not None
+        assert refused[0]
+
+    def test_lengths_of_zero_say_nothing(self) -> None:
+        assert UpdateGuard(10.0).verdicts([0.0, 0.0], more=False) == {0: None, 1: None}
+        assert UpdateGuard(10.0).verdicts([0.0, 4.0, 5.0, 6.0], more=False) == dict.fromkeys(range(4))
+
+    def test_an_update_may_not_dwarf_its_model(self) -> None:
+        guard, handed = UpdateGuard(10.0), {"w": torch.tensor([3.0, 4.0])}
+        guard.check_alone(50.0, handed)
+        with pytest.raises(Refused, match="more than 10 times the model's own"):
+            guard.check_alone(50.1, handed)
+        guard.check_alone(10.0, {"w": torch.zeros(2)})
+
+    def test_moved_is_the_euclidean_norm(self) -> None:
+        before = {"w": torch.zeros(2), "b": torch.zeros(1), "n": torch.tensor(1)}
+        after = {"w": torch.tensor([2.0, 3.0]), "b": torch.tensor([6.0]), "n": torch.tensor(100)}
+        assert moved(before, after) == pytest.approx(7.0)
+
+    def test_values_that_could_not_be_added_are_refused(self) -> None:
+        like = {"w": torch.tensor([2.0])}
+        check_size({"w": torch.tensor([2.0**17])}, like, "its")
+        with pytest.raises(Refused, match="far too large"):
+            check_size({"w": torch.tensor([2.0**17 + 1])}, like, "its")
+        with pytest.raises(Refused, match="far too large"):
+            check_counters({"n": torch.tensor(2**31)}, "its")
+        check_counters({"n": torch.tensor(2**31 - 1), "b": torch.tensor(True)}, "its")
+
+
+class TestPace:
+    def test_nothing_known_is_the_cap(self) -> None:
+        assert AdaptiveTimeLimit(10.0, 100.0).limit(1, 50) == 100.0
+
+    def test_three_times_overhead_and_the_clients_own_speed(self) -> None:
+        pace = AdaptiveTimeLimit(1.0, 1000.0)
+        pace.learn(1, samples=100, trained=20.0, waited=25.0)  # overhead 5, 0.2 s a sample
+        pace.learn(2, samples=100, trained=1.0, waited=3.0)  # overhead 2, 0.01 s a sample
+        assert pace.limit(1, 50) == pytest.approx(3 * (5 + 0.2 * 50))
+        assert pace.limit(2, 50) == pytest.approx(3 * (5 + 0.01 * 50))
+        assert pace.limit(3, 50) == pytest.approx(3 * (5 + 0.2 * 50))  # unknown: as slow as the slowest
+        assert pace.limit(1, 10**9) == 1000.0
+
+    def test_never_below_the_floor_and_a_lie_about_time_is_cut(self) -> None:
+        pace = AdaptiveTimeLimit(60.0, 3600.0)
+        pace.learn(1, 10, trained=math.inf, waited=2.0)
+        assert pace.limit(1, 10) == 60.0

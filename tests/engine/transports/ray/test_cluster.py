@@ -1,0 +1,171 @@
+"""Two Ray nodes on this machine, as processes of their own: one is killed, or all of them, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedgsp
+from tests.support import ray_clusters, tiny
+
+pytestmark = pytest.mark.slow
+RAY = Path(sys.executable).parent / "ray"
+PORT = 26379
+LONG = ["--data", "glyphs:clients=30", "--model", "leaf_cnn", "--fast", "off", "--rounds", "2"]
+"""Rounds that take some seconds, so that there is a middle of them."""
+
+
+class Raylets:
+    """A head and a second node, each with one CPU."""
+
+    def __init__(self) -> None:
+        self._folder = ray_clusters.own_folder()
+        self._environment = {
+            **tiny.environment(), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": self._folder, "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        try:
+            told = self._start("--head", f"--port={PORT}", "--include-dashboard=false")
+            self.address = next(word.strip("'") for word in told.split("--address=")[1:] for word in word.split())
+            self.head = self._raylets()
+            self._start(f"--address={self.address}")
+            self.second = self._raylets() - self.head
+        except BaseException:
+            self.stop()
+            raise
+
+    def add(self) -> None:
+        """One node more."""
+        self._start(f"--address={self.address}")
+
+    def _start(self, *options: str) -> str:
+        command = [str(RAY), "start", *options, "--num-cpus=1", "--disable-usage-stats", "--object-store-memory=200000000"]
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def run(self, *arguments: str) -> subprocess.Popen[str]:
+        """`fedgsp` with a cluster to connect to."""
+        command = [sys.executable, "-c", "from fedgsp.cli.main import main; main()", *arguments]
+        return subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )  # fmt: skip
+
+    def _raylets(self) -> set[int]:
+        found = subprocess.run(
+            ["pgrep", "-f", f"raylet/raylet .*{self._folder}/"], capture_output=True, text=True, check=False
+        )  # fmt: skip
+        return {int(pid) for pid in found.stdout.split()}
+
+    def stop(self) -> None:
+        """All of it."""
+        ray_clusters.end(self._folder)
+
+
+@pytest.fixture
+def raylets() -> Iterator[Raylets]:
+    made = Raylets()
+    yield made
+    made.stop()
+
+
+def _until(holds: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _lines(run: Path, kind: str) -> list[dict[str, Any]]:
+    file = run / "events.jsonl"
+    whole = file.read_text().splitlines() if file.exists() else []
+    told = []
+    for line in whole:
+        try:
+            told.append(json.loads(line))
+        except ValueError:  # being written
+            continue
+    return [event for event in told if event["event"] == kind]
+
+
+def _states(run: Path) -> list[str]:
+    return [json.loads(line)["state"] for line in (run / "journal.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The bits of the local engine."""
+    found = {}
+    for method in ("naive-gsp", "fedavg", "scaffold"):
+        out = tmp_path_factory.mktemp("local") / method
+        done = tiny.cli("run", "--method", method, *LONG, "--workers", "2", "--out", str(out), "--quiet")
+        assert done.returncode == 0, done.stderr
+        found[method] = _states(out)
+    return found
+
+
+@pytest.mark.parametrize("method", ["naive-gsp", "fedavg", "scaffold"])
+def test_a_node_killed_in_mid_round_changes_no_bit(
+    method: str, raylets: Raylets, expected: dict[str, list[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    run = raylets.run("run", "--method", method, *LONG, "--engine", "ray", "--address", "auto", "--out", str(out))
+    _until(lambda: any(hop["round"] == 2 for hop in _lines(out, "hop")))
+    for pid in raylets.second:
+        os.kill(pid, signal.SIGKILL)
+    told, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, told
+    assert _states(out) == expected[method]
+    assert _lines(out, "lost"), "the killed node had nothing to do"
+
+
+def test_a_run_whose_cluster_is_gone_resumes_from_its_checkpoint(
+    raylets: Raylets, expected: dict[str, list[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    options = ["--method", "naive-gsp", *LONG, "--engine", "ray", "--address", "auto", "--out", str(out)]
+    run = raylets.run("run", *options)
+    _until(lambda: any(hop["round"] == 2 for hop in _lines(out, "hop")))
+    run.send_signal(signal.SIGKILL)  # the head's machine: the driver goes with it
+    run.communicate(timeout=60)
+    raylets.stop()
+    again = Raylets()
+    try:
+        going_on = again.run("resume", str(out))
+        told, _ = going_on.communicate(timeout=300)
+        assert going_on.returncode == 0, told
+    finally:
+        again.stop()
+    assert _states(out) == expected["naive-gsp"]
+    assert fedgsp.replay(out, workers=2).differs is None
+
+
+def test_a_node_that_comes_later_is_used_from_the_next_round_on(raylets: Raylets, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = raylets.run("run", *LONG[:-1], "3", "--engine", "ray", "--address", "auto", "--profile", "--out", str(out))
+    _until(lambda: bool(_lines(out, "hop")))
+    raylets.add()
+    told, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, told
+    peaks = json.loads((out / "result.json").read_text())["timings"]["peak_memory"]
+    assert sorted(peaks) == ["main", "worker 0", "worker 1", "worker 2"]
+
+
+def test_ten_thousand_clients_of_a_tiny_model_over_two_nodes(raylets: Raylets, tmp_path: Path) -> None:
+    source = f"npz:{tiny.write_npz(tmp_path / 'many.npz', clients=10_000)}"
+    common = ["--method", "fedavg", "--data", source, "--model", tiny.LINEAR, "--rounds", "2", "--kappa", "1.0"]
+    run = raylets.run("run", *common, "--engine", "ray", "--address", "auto", "--out", str(tmp_path / "there"))
+    told, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, told
+    here = tiny.cli("run", *common, "--workers", "2", "--out", str(tmp_path / "here"), "--quiet")
+    assert here.returncode == 0, here.stderr
+    assert _states(tmp_path / "there") == _states(tmp_path / "here")
+    assert json.loads((tmp_path / "there" / "journal.jsonl").read_text().splitlines()[-1])["clients"] == 10_000

@@ -1,0 +1,30 @@
+"""A method has one colour everywhere, and curves that are drawn together are told apart."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import fedgsp.report
+from fedgsp.report.colours import METHODS, TONES, Look, looks
+
+
+def test_a_method_has_its_colour_whoever_is_beside_it() -> None:
+    assert looks(["FedAvg", "mine", "fedgsp"]) == [Look("blue"), Look("orange"), Look("red")]
+    assert looks(["fedgsp", "FedAvg"]) == [Look("red"), Look("blue")]
+    assert looks(["Naive GSP ICG"])[0].colour == "#009E73"
+
+
+def test_no_two_curves_look_the_same() -> None:
+    many = looks(["fedavg", "fedavg", "fedgsp", *(f"other {k}" for k in range(25))])
+    assert len(set(many)) == 28
+    assert many[0] == Look("blue")
+    assert many[1] != Look("blue")
+    assert max(look.dash for look in many) == 3
+
+
+def test_the_page_has_every_tone() -> None:
+    style = (Path(fedgsp.report.__file__).parent / "page" / "style.css").read_text()
+    for tone in TONES:
+        assert len(re.findall(rf"--{tone}: #", style)) == 3, tone  # light, dark by the system, dark by choice
+    assert set(METHODS.values()) <= set(TONES)

@@ -1,0 +1,1 @@
+"""What tests share: tiny federations, faulty parts, grids and clusters of their own."""
