@@ -69,7 +69,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(tmp_path: Pa
     content = bytearray(newest(out).read_bytes())
     content[-3] ^= 1
     newest(out).write_bytes(content)
-    with pytest.raises(InputError, match=r"damaged.*round 2.*--previous"):
+    with pytest.raises(InputError, match=r"damaged.*round 2.*`previous=True`"):
         fedgsp.resume(out, workers=0)
     fedgsp.resume(out, previous=True, workers=0)
     assert model_bits(out) == good

@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from fedgsp.core import __version__
-from fedgsp.core.errors import FedgspError, Terminated
+from fedgsp.core.errors import FedgspError, Terminated, in_options
 
 DEBUG = "--debug"
 
@@ -59,7 +59,7 @@ def main() -> None:
         if debug:
             traceback.print_exception(error)
         hint = " Add --debug to see the traceback." if error.traced and not debug else ""
-        typer.echo(f"fedgsp: {error}{hint}", err=True)
+        typer.echo(f"fedgsp: {in_options(str(error))}{hint}", err=True)
         code = error.exit_code
     except Terminated:
         code = 128 + signal.SIGTERM
