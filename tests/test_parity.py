@@ -193,3 +193,23 @@ def test_notes_reach_python_as_warnings_at_the_callers_line() -> None:
         result = trained("fedgsp", rounds=60, eval_every=60, epochs=1)
     assert Path(told[0].filename).name == "test_parity.py"
     assert any("it is capped at 8" in note for note in result.notes)
+
+
+class TestErrorsSpeakPython:
+    def test_no_option_of_the_command_line_in_an_exception(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(fedgsp.InputError, match="choose another place with `out=`"):
+            trained(out=tmp_path)
+        with pytest.raises(fedgsp.InputError, match="`engine='ray'` needs workers"):
+            trained(engine="ray")
+
+    def test_a_run_resumed_with_another_learning_rate_names_it(self, tmp_path: Path) -> None:
+        trained(out=tmp_path / "run")
+        given: dict[str, Any] = {"data": DATA, "model": tiny.linear, "rounds": 3, "workers": 0}
+        other = replace(fedgsp.named("fedavg"), local=SGD(lr=0.7))
+        with pytest.raises(fedgsp.InputError, match=r"\(method\.local\.lr is 0\.7 and was 0\.3\)"):
+            fedgsp.resume(tmp_path / "run", method=other, **given)
+        file = tmp_path / "run" / "config.toml"
+        file.write_text(file.read_text().replace("seed = 0", "seed = 5", 1))
+        with pytest.raises(fedgsp.InputError, match=r"run\.seed is 5 and was 0"):
+            fedgsp.resume(tmp_path / "run", **given)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedgsp.methods import METHODS, named
     from fedgsp.models import Task, classification, regression
     from fedgsp.progress import ProgressBar
+    from fedgsp.project.new import new
     from fedgsp.report.build import make_report
     from fedgsp.report.build import make_report as report
     from fedgsp.report.groups import Grouping, group
@@ -74,6 +75,7 @@ __all__ = [
     "load_leaf",
     "make_report",
     "named",
+    "new",
     "partition",
     "regression",
     "replay",
@@ -119,6 +121,7 @@ _HOMES = {
     "load": "data",
     "load_leaf": "data.readers.leaf",
     "make_report": "report.build",
+    "new": "project.new",
     "named": "methods",
     "partition": "data.in_memory",
     "regression": "models",

@@ -116,7 +116,7 @@ def test_a_changed_data_file_is_one_sentence_and_loses_nothing(tmp_path: Path) -
 def test_other_numerics_are_refused_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(tmp_path / "run")
     monkeypatch.setattr("torch.__version__", "99.0")
-    with pytest.raises(InputError, match=r"torch .*\(now 99.0\).*--other-numerics"):
+    with pytest.raises(InputError, match=r"torch .*\(now 99.0\).*`other_numerics=True`"):
         fedgsp.resume(tmp_path / "run", rounds=4)
     assert fedgsp.resume(tmp_path / "run", rounds=4, other_numerics=True, workers=0).rounds == 4
 

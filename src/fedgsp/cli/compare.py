@@ -80,5 +80,5 @@ def compare(
     if as_json:
         typer.echo(json.dumps(found.facts, indent=2))
     elif not quiet:
-        typer.echo("\n\n".join([*(table.markdown().rstrip() for table in found.findings.tables), *found.notes]))
+        typer.echo("\n\n".join([*(table.markdown().rstrip() for table in found.findings.tables), *found.findings.notes]))
         typer.echo(f"\nfiles in {out}: README.md, compare.json, tables as .csv{FIGURES[found.figures_drawn]}")

@@ -25,7 +25,7 @@ from fedgsp.study.compare import CompareOptions, Entrant, compared, cut_to, from
 from fedgsp.study.entries import Entry, read_entries
 from fedgsp.study.findings import Findings, Origin, write_findings
 from fedgsp.study.finished import FinishedRun, read_finished
-from fedgsp.study.noise import Estimate
+from fedgsp.study.noise import MORE_SEEDS, Estimate
 from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Comparison:
     @property
     def notes(self) -> list[str]:
         """Which differences are larger than the noise, and what else there is to say."""
-        return list(self.findings.notes)
+        return [note.replace(MORE_SEEDS, "`seeds=3` or more") for note in self.findings.notes]
 
     @property
     def facts(self) -> dict[str, Any]:
