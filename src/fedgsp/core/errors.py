@@ -24,7 +24,7 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 LIBRARIES = frozenset({
     "torch", "numpy", "scipy", "safetensors", "cloudpickle", "tomli_w", "typer", "click", "rich", "pyarrow", "PIL", "h5py",
     "huggingface_hub", "matplotlib", "tensorboard", "mlflow", "sqlalchemy", "opendp", "flwr", "ray",
-    "prometheus_client", "pandas", "polars", "wandb", "optuna", "filelock", "platformdirs", "psutil", "orjson",
+    "prometheus_client", "pandas", "polars", "wandb", "filelock", "platformdirs", "psutil", "orjson",
 })  # fmt: skip
 """What fedgsp itself calls: an exception that ends in one of these says nothing about a user's package."""
 ORDER = ("theirs", "installed", "ours", "library")

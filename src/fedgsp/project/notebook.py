@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 CELLS: Sequence[str] = (
     "# An afternoon with fedgsp\nData inspected, a rule of one's own compared and tuned, and the model taken away.",
@@ -26,10 +27,10 @@ CELLS: Sequence[str] = (
 
 def as_notebook(cells: Sequence[str] = CELLS) -> str:
     """The text of an .ipynb file without outputs."""
-    made = []
+    made: list[dict[str, Any]] = []
     for number, cell in enumerate(cells):
         kind = "markdown" if cell.startswith("#") else "code"
-        extra = {} if kind == "markdown" else {"execution_count": None, "outputs": []}
+        extra: dict[str, Any] = {} if kind == "markdown" else {"execution_count": None, "outputs": []}
         made.append(
             {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": cell.splitlines(keepends=True), **extra}
         )

@@ -46,7 +46,6 @@ def tune(
     out: str | Path | None = None,
     progress: bool | None = None,
     callbacks: Callable[[str], Sequence[Callback]] | None = None,
-    driver: Any = None,
 ) -> Tuning:
     """Try a grid of hyper-parameters on the validation part. Test samples are not used.
 
@@ -66,7 +65,6 @@ def tune(
         out: Folder of the sweep: give it again to go on. None: nothing is kept.
         progress: Show a bar; None: in notebooks and on terminals.
         callbacks: Gives the callbacks of a run, by its name.
-        driver: What chooses the points to try, such as `fedgsp.study.optuna_driver.Optuna(trials=20)`. None: all of the grid.
 
     Returns:
         The figures of every point, the best of them, and the method with its values in place.
@@ -92,9 +90,6 @@ def tune(
         prod(len(axis.values) for axis in parse_grid(wanted, config.method)) * len(numbers), progress
     )  # fmt: skip
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as place:
-        if driver is not None:
-            found: Tuning = driver.tune(config, wanted, Path(place), seeds=numbers, builder=builder, callbacks=watch)
-            return found
         return tune_config(config, wanted, Path(place), seeds=numbers, builder=builder, callbacks=watch)
 
 
