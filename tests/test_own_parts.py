@@ -84,7 +84,7 @@ def test_lines_that_a_part_takes(part: str) -> None:
     written = [line for line in code.strip().splitlines() if not line.startswith("method = ")]
     assert len(written) == lines
     space: dict[str, Any] = {"__name__": "__main__"}
-    exec(START + code, space)
+    exec(compile(START + code, part, "exec", dont_inherit=True), space)
     result = space["fedgsp"].train(
         space.get("method", space["plain"]), tiny.federation(), space.get("model", tiny.linear), task=space.get("task"),
         rounds=3, workers=0, lr=0.1,
