@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 export TORCH_INDEX
 
-.PHONY: demo quick test test-all flaky durations bench bench-peers lint types boundaries browser network core dev clean
+.PHONY: demo quick test test-all docs flaky durations bench bench-peers lint types boundaries browser network core dev clean
 
 demo: core
 	$(BIN)/fedgsp run --report
@@ -59,6 +59,12 @@ browser:
 network:
 	command -v ip >/dev/null && command -v nginx >/dev/null \
 	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 nginx-light; }
+
+# The documentation as a site: build/docs/index.html. A warning is an error; links are checked by tests/browser/test_site.py.
+docs: dev
+	rm -rf build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/docs
+	@echo "the site: build/docs/index.html"
 
 lint: dev
 	$(BIN)/ruff check .
