@@ -22,7 +22,7 @@ from fedgsp.client.train import METRIC_BYTES
 from fedgsp.core.chain import Hop, HopReport, Plan
 from fedgsp.core.tensors import FULL, Tensors, rounded, total_bytes, wire_bytes
 from fedgsp.engine.messages import ChainOutput
-from fedgsp.engine.transports.flower.records import Refused, arrays, heard, pack, say, unpack_like
+from fedgsp.engine.transports.flower.records import Refused, arrays, heard, pack, payload, say, unpack_like
 from fedgsp.engine.transports.flower.transport import CheckedAnswer, OutgoingMessage, Questions
 from fedgsp.engine.transports.flower.update_guard import UpdateGuard, check_counters, check_size, moved
 
@@ -120,7 +120,7 @@ class Training(_Talk):
             records["global"] = self.begin(index).record
         content = say(facts, shared=self._shared, **records)
         return OutgoingMessage(
-            station.node, "train", content, sum(_payload(record) for record in (self._shared, *records.values()))
+            station.node, "train", content, sum(payload(record) for record in (self._shared, *records.values()))
         )
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
@@ -239,7 +239,7 @@ class Evaluating(_Talk, Questions):
         }  # fmt: skip
         records = {"model": model} if self._setup.rule.hands_on or state is None else {}
         content = say(facts, beside=beside, **records)
-        return OutgoingMessage(station.node, "evaluate", content, _payload(beside) + sum(map(_payload, records.values())))
+        return OutgoingMessage(station.node, "evaluate", content, payload(beside) + sum(map(payload, records.values())))
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
         """Sums over the samples of each part."""
@@ -271,10 +271,6 @@ def _added(total: Tensors, sent: Tensors) -> Tensors:
         value = tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
         result[name] = result[name] + value if name in result else value
     return result
-
-
-def _payload(record: ArrayRecord) -> int:
-    return sum(len(array.data) for array in record.values())
 
 
 def _seconds(facts: dict[str, Any]) -> float:
