@@ -72,8 +72,10 @@ class Wanted:
     planner: dict[str, Any] | None = None
     """A planner in place of the method's own."""
     hosts: Sequence[str] = field(default=())
+    stock_nodes: bool = False
+    """Whether sites start Flower's own SuperNode in place of `fedgsp node`."""
     node_ports: Sequence[int] = ()
-    """Where nodes listen on loopback, a port a site, where they share a machine; else all listen on the usual one."""
+    """Where stock nodes listen on loopback, a port a site, where they share a machine; else all listen on the usual one."""
 
 
 def write_deployment(place: Deployment, wanted: Wanted) -> None:
@@ -126,6 +128,8 @@ def _words(place: Deployment, wanted: Wanted) -> dict[str, str]:
         "superlink_tls": "--insecure" if place.insecure else f"{tls} --enable-supernode-auth",
         "superexec_tls": "--insecure" if place.insecure else '--root-certificates "$here/ca.crt"',
         "supernode_tls": "--insecure" if place.insecure else node_tls,
+        "node_kind": "stock" if wanted.stock_nodes else "warm",
+        "node_insecure": " --insecure" if place.insecure else "",
         "connection_tls": "insecure = true" if place.insecure else f'root-certificates = "{place.server / "ca.crt"}"',
         "warning": f"\n**{warning}**\n" if place.insecure else "",
         "method": _toml(wanted.method),
