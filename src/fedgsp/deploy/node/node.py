@@ -30,6 +30,7 @@ RUN_SECONDS = 60.0
 """A run is on for so long after the last message."""
 SLOWEST_POLL = 10.0
 AWAY_SECONDS = 1.0
+ALIVE_SECONDS = 5.0
 
 Say = Callable[[str], None]
 
@@ -42,6 +43,8 @@ class NodeSettings:
     address: str
     authority: Path | None
     key: Path | None
+    alive: Path
+    """A file that is touched whenever the SuperLink has answered."""
 
     @classmethod
     def of(cls, folder: Path, superlink: str | None, *, insecure: bool) -> NodeSettings:
@@ -58,7 +61,7 @@ class NodeSettings:
         from fedgsp.engine.transports.flower.site import read_site
 
         folder = folder.resolve()
-        read_site(folder / "site.toml")
+        alive = read_site(folder / "site.toml").state / "alive"
         if superlink is None:
             try:
                 superlink = (folder / "superlink.txt").read_text().strip()
@@ -66,11 +69,11 @@ class NodeSettings:
                 raise InputError(f"{folder} has no superlink.txt; say where the SuperLink is with --superlink.") from None
         address = checked_address(superlink, "the SuperLink's address")
         if insecure:
-            return cls(folder / "site.toml", address, None, None)
+            return cls(folder / "site.toml", address, None, None, alive)
         for name in ("ca.crt", "node.key"):
             if not (folder / name).is_file():
                 raise InputError(f"{folder} has no {name}; without keys and TLS a node starts with --insecure only.")
-        return cls(folder / "site.toml", address, folder / "ca.crt", folder / "node.key")
+        return cls(folder / "site.toml", address, folder / "ca.crt", folder / "node.key", alive)
 
 
 @dataclass
@@ -101,6 +104,7 @@ class WarmNode:
     say: Say = print
     app: WarmApp = field(default_factory=WarmApp)
     polling: Polling = field(default_factory=Polling)
+    _touched: float = float("-inf")
 
     def run(self) -> None:
         """Be a node until told to end (SIGTERM, Ctrl-C)."""
@@ -157,6 +161,7 @@ class WarmNode:
             received = None
             try:
                 received = connection.receive()
+                self._alive()
                 if away:
                     self.say("the SuperLink is back")
                 away = False
@@ -171,6 +176,16 @@ class WarmNode:
                 self.say(f"a message of a run that is over: {error}")
             if received is None:
                 time.sleep(self.polling.seconds(time.monotonic()))
+
+    def _alive(self) -> None:
+        """Touch a file, for whoever checks this node's health."""
+        now = time.monotonic()
+        if now - self._touched < ALIVE_SECONDS:
+            return
+        self._touched = now
+        with suppress(OSError):
+            self.settings.alive.parent.mkdir(parents=True, exist_ok=True)
+            self.settings.alive.touch()
 
     def _work(self, connection: fleet.FleetConnection, received: fleet.Received) -> None:
         """One message."""
