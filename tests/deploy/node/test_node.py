@@ -16,7 +16,7 @@ pytest.importorskip("flwr")
 
 from fedgsp.core.errors import InputError
 from fedgsp.deploy.node import frames
-from fedgsp.deploy.node.node import NodeSettings, Polling
+from fedgsp.deploy.node.node import NodeSettings, Polling, WarmNode
 from fedgsp.deploy.node.warm_app import AppFailed, WarmApp
 
 FAR = 1e6
@@ -131,6 +131,14 @@ def _ended(app: WarmApp) -> bool:
     child = app._child
     assert child is not None
     return child.wait(60) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_a_site_whose_settings_make_no_sense_does_not_join(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text('[site]\nname = "a"\n[data]\nsource = "glyphs:clients=2"\n[allow]\nmodel = 1\n')
+    settings = NodeSettings.of(tmp_path, "127.0.0.1:1", insecure=True)
+    with pytest.raises(InputError, match=r"cannot be started: .*has no entry 'model'"):
+        WarmNode(settings).run()
 
 
 class TestSettings:

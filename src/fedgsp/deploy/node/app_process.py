@@ -27,6 +27,9 @@ def main() -> None:
     waiting: queue.Queue[Frame] = queue.Queue()
     threading.Thread(target=_listen, args=(link, waiting), name="listen", daemon=True).start()
     app = _warmed()
+    if (wrong := _trouble(Path(sys.argv[2]))) is not None:
+        frames.send(link, {"wrong": wrong})
+        return
     frames.send(link, {"ready": True})
     while True:
         facts, blobs = waiting.get()
@@ -51,6 +54,18 @@ def _warmed() -> Any:
 
     kinds("local")
     return app
+
+
+def _trouble(site: Path) -> str | None:
+    """What is wrong with the site's settings, in a sentence."""
+    from fedgsp.core.errors import FedgspError
+    from fedgsp.engine.transports.flower.site import read_site
+
+    try:
+        read_site(site)
+    except FedgspError as error:
+        return str(error)
+    return None
 
 
 def _answer(app: Any, facts: dict[str, Any], blobs: list[bytes]) -> tuple[Any, float | None]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgsp.core.errors import InputError, RunFailed, Terminated
+from fedgsp.core.files import read_toml
 from fedgsp.deploy.certificates import read_node_key
 from fedgsp.deploy.layout import checked_address
 from fedgsp.deploy.node import fleet
@@ -58,10 +59,9 @@ class NodeSettings:
         Raises:
             InputError: Something is missing or makes no sense.
         """
-        from fedgsp.engine.transports.flower.site import read_site
-
         folder = folder.resolve()
-        alive = read_site(folder / "site.toml").state / "alive"
+        state = read_toml(folder / "site.toml", "the site's settings").get("state", {})  # the app looks at the rest of it
+        alive = folder / str(state.get("folder", "state") if isinstance(state, dict) else "state") / "alive"
         if superlink is None:
             try:
                 superlink = (folder / "superlink.txt").read_text().strip()
@@ -113,7 +113,7 @@ class WarmNode:
         self._check_server(key)
         connection = fleet.FleetConnection(settings.address, settings.authority, key)
         try:
-            self.app.start()
+            self._warm_up()
             while True:
                 self._join(connection)
                 with suppress(fleet.NotKnown):
@@ -125,6 +125,15 @@ class WarmNode:
         finally:
             self.app.stop()
             connection.close()
+
+    def _warm_up(self) -> None:
+        """Whoever sees this node connected may count on its app: it is ready, and has found nothing wrong with the site."""
+        self.app.site = self.settings.site
+        self.app.start()
+        try:
+            self.app.await_ready()
+        except AppFailed as error:
+            raise InputError(f"this node's app cannot be started: {error}") from error
 
     def _check_server(self, key: ec.EllipticCurvePrivateKey | None) -> None:
         """Refuse a server that is not ours; one that does not answer yet is waited for."""

@@ -7,6 +7,7 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedgsp.core.imports import python
@@ -28,6 +29,7 @@ class AppFailed(Exception):
 class WarmApp:
     """An app's process. To be started; `ask` waits until it is ready, and starts another one where it has died."""
 
+    site: Path = Path("site.toml")
     connected: dict[str, Any] = field(default_factory=dict)
     """What the process must know to tell of the node's death."""
     _child: subprocess.Popen[bytes] | None = None
@@ -45,7 +47,7 @@ class WarmApp:
         ours, theirs = socket.socketpair()
         with theirs:
             self._child = subprocess.Popen(
-                [*python("fedgsp.deploy.node.app_process", "main()"), str(theirs.fileno())],
+                [*python("fedgsp.deploy.node.app_process", "main()"), str(theirs.fileno()), str(self.site)],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
             )  # fmt: skip
         self._link, self._ready = ours, False
@@ -74,9 +76,7 @@ class WarmApp:
             self.start()
         assert self._link is not None
         try:
-            if not self._ready:
-                frames.receive(self._link, time.monotonic() + START_SECONDS)
-                self._ready = True
+            self.await_ready()
             frames.send(self._link, facts, blobs)
             return frames.receive(self._link, time.monotonic() + seconds)
         except frames.Closed:
@@ -86,6 +86,23 @@ class WarmApp:
         except frames.Late:
             self.start()
             raise AppFailed(f"the app's process was ended: no answer within {seconds:g} s", late=True) from None
+
+    def await_ready(self) -> None:
+        """Wait until the process has everything at hand.
+
+        Raises:
+            AppFailed: It died on the way, took too long, or found something wrong with the site.
+        """
+        if self._ready:
+            return
+        assert self._link is not None
+        try:
+            facts, _ = frames.receive(self._link, time.monotonic() + START_SECONDS)
+        except (frames.Closed, frames.Late) as error:
+            raise AppFailed(f"its process did not get ready ({self._how()})") from error
+        if "wrong" in facts:
+            raise AppFailed(str(facts["wrong"]))
+        self._ready = True
 
     def stop(self) -> None:
         """End the process, whatever it does."""
