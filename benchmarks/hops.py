@@ -48,7 +48,7 @@ def main() -> None:
     place, ports = loopback(told.place.resolve(), told.nodes, insecure=False)
     source = f"glyphs:clients={told.nodes}"
     sites = {name: SiteData(source, load(source).clients[k], k) for k, name in enumerate(names)}
-    planner = encode(Grouped(ICG(), Constant(told.chains), kappa=1.0))
+    planner = encode(Grouped(growth=Constant(told.chains), grouper=ICG(), kappa=1.0))
     write_deployment(place, Wanted(sites, model=told.model, rounds=told.rounds, planner=planner, node_ports=ports))
     for name in names:
         script = place.site(name) / "start.sh"
