@@ -38,6 +38,7 @@ from flwr.supercore.inflatable.inflatable_object import (
     no_object_id_recompute,
 )
 from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
     ObjectUnavailableError,
     inflate_object_from_contents,
     pull_objects,
@@ -53,7 +54,8 @@ TRIED = ("1.41.0",)
 """Versions of Flower that this file was tried with; the extra `flower` asks for these."""
 BEAT_SECONDS = 3.0
 """Between two heartbeats. Flower takes a node for gone 20 s after the last one, which is the least it can be told."""
-OBJECT_BACKOFF = 0.05
+OBJECT_BACKOFF, OBJECT_SECONDS = 0.05, 60.0
+"""How long to wait, at first and in all, for an object that its sender is about to push."""
 CRASHED, RAISED = int(ErrorCode.CLIENT_APP_CRASHED), int(ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
 
 
@@ -149,7 +151,12 @@ class FleetConnection:
             return None
         message, tree = message_from_proto(found.messages_list[0]), found.message_object_trees[0]
         run, names = message.metadata.run_id, [part.object_id for part in iterate_object_tree(tree)]
-        contents = pull_objects(names, partial(self._pull, run), initial_backoff=OBJECT_BACKOFF)
+        try:
+            contents = pull_objects(
+                names, partial(self._pull, run), initial_backoff=OBJECT_BACKOFF, backoff_cap=1.0, max_time=OBJECT_SECONDS
+            )
+        except ObjectPullError as error:  # its sender died in the midst of it
+            raise RunOver(str(error)) from error
         confirmed = ConfirmMessageReceivedRequest(node=self._node, run_id=run, message_object_id=message.metadata.message_id)
         self._call(self._client.ConfirmMessageReceived, confirmed)
         return Received(message, tree.object_id, contents)
@@ -203,7 +210,7 @@ class FleetConnection:
             if code >= 500:
                 raise Away(f"the SuperLink has trouble ({code}): {said}") from error
             raise (RunOver if code == httpx.codes.FORBIDDEN else NotKnown)(f"{code}: {said}") from error
-        except httpx.TransportError as error:
+        except (httpx.TransportError, ValueError) as error:  # nobody there, or somebody who is no SuperLink
             raise Away(str(error) or type(error).__name__) from error
 
     def _beat(self) -> None:
