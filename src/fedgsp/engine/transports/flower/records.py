@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,8 +49,8 @@ def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:
     return record
 
 
-def unpack(record: ArrayRecord, what: str) -> Tensors:
-    """Tensors that came, each of a known type, of the length that its shape says, and finite."""
+def unpack(record: ArrayRecord, what: str, finite: Callable[[str], bool] = lambda name: True) -> Tensors:
+    """Tensors that came, each of a known type, of the length that its shape says, and (those that must be) finite."""
     tensors: Tensors = {}
     for name, array in record.items():
         kind = TYPES.get(array.dtype)
@@ -60,13 +61,15 @@ def unpack(record: ArrayRecord, what: str) -> Tensors:
             raise Refused(f"{what}: the tensor '{name}' has {len(array.data)} bytes, which is not the shape {shape}")
         flat = torch.frombuffer(bytearray(array.data), dtype=kind) if array.data else torch.empty(0, dtype=kind)
         tensor = flat.reshape(shape)
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        if tensor.is_floating_point() and finite(name) and not bool(tensor.isfinite().all()):
             raise Refused(f"{what}: the tensor '{name}' has values that are not finite")
         tensors[name] = tensor
     return tensors
 
 
-def unpack_like(record: ArrayRecord, like: Tensors, wire: Wire, what: str) -> Tensors:
+def unpack_like(
+    record: ArrayRecord, like: Tensors, wire: Wire, what: str, finite: Callable[[str], bool] = lambda name: True
+) -> Tensors:
     """Tensors that must have the names and shapes of `like` and, on the wire, its types; returned in its own types."""
     expected = narrowed({name: t.new_empty(0) for name, t in like.items()}, wire)
     if record.keys() != like.keys():
@@ -78,7 +81,7 @@ def unpack_like(record: ArrayRecord, like: Tensors, wire: Wire, what: str) -> Te
             raise Refused(f"{what}: '{name}' has the shape {tuple(array.shape)} and not {tuple(like[name].shape)}")
         if array.dtype != kind:
             raise Refused(f"{what}: '{name}' is of the type {array.dtype} and not {kind}")
-    return {name: t.to(like[name].dtype) for name, t in unpack(record, what).items()}
+    return {name: t.to(like[name].dtype) for name, t in unpack(record, what, finite).items()}
 
 
 def say(facts: dict[str, Any], **tensors: ArrayRecord) -> RecordDict:

@@ -11,7 +11,7 @@ client, so they obey the same rules.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -77,11 +77,11 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class CheckedAnswer:
-    """An answer that was understood: what the chain goes on with, a report, and (for a model) how far it moved."""
+    """An answer that was understood: what the chain goes on with, a report, and how far it moved, by what was measured."""
 
     token: Any
     report: HopReport
-    moved: float | None = None
+    lengths: Mapping[str, float] = field(default_factory=dict)
 
 
 class Conversation(Protocol):
@@ -243,7 +243,7 @@ class FlowerTransport(Transport):
                 continue
             task, index = worker.task, _segment(worker.task).index
             assert task is not None
-            yield worker, HopDone(task.round, index, checked.report, worker.waited)
+            yield worker, HopDone(task.round, index, checked.report, worker.waited, checked.lengths)
             self.answers[index] = checked.token
             yield worker, TrainDone(((checked.report,),), index)
 
