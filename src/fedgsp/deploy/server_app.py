@@ -76,14 +76,19 @@ def serve(
     now = sites.wait_for_sites()
     if log.samples is not None and log.samples.wire != settings.wire:
         raise InputError(f"{run_dir} was begun with models sent as {log.samples.wire}, and cannot go on with {settings.wire}.")
-    first = outline(log.samples, log.first.values()) if log.samples is not None and log.first else now
+    if log.weight_bound is not None and log.weight_bound != settings.weight_bound:
+        raise InputError(
+            f"{run_dir} was begun with weight_bound = {log.weight_bound:g}, and cannot go on with {settings.weight_bound:g}."
+        )
+    first = outline(log.samples, log.first.values(), sites.bound) if log.samples is not None and log.first else now
 
     def engine(run: Run) -> FlowerEngine:
         kernel = run.worker_setup.kernel
         sites.run_spec = replace(sites.run_spec, kernel=kernel.name, layers=kernel.layers)
         limit = AdaptiveTimeLimit(settings.hop_seconds_floor, settings.hop_seconds_cap)
         board = FileBoard(run_dir, lambda client: sites.here[client].name if client in sites.here else f"client {client}")
-        messages = MessageSettings(settings.in_flight, limit, UpdateGuard(settings.norm_bound), clock, board)
+        guard = UpdateGuard(settings.norm_bound, log.votes)
+        messages = MessageSettings(settings.in_flight, limit, guard, clock, board, settings.limits)
         return FlowerEngine(grid, sites, run.worker_setup, sites.run_spec, messages)
 
     builder, watching = SiteRunBuilder(data=first, engine=engine, sites=sites), [*callbacks, Lines()]

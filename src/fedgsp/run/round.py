@@ -11,7 +11,7 @@ from fedgsp.run import part_checks
 from fedgsp.run.callbacks import Callback, notify, notify_event
 from fedgsp.run.engine_events import event_line
 from fedgsp.run.evaluation import Evaluation
-from fedgsp.run.participants import AlwaysAvailable, Participants
+from fedgsp.run.participants import AlwaysAvailable, Participants, Work
 from fedgsp.run.round_totals import RoundTotals, Stopwatch
 from fedgsp.server.rule import Update, hand
 
@@ -54,8 +54,9 @@ class RoundPlanner:
 
     def enough(self, trained: Round) -> bool:
         """Whether the attempt counts: enough of the planned samples were trained."""
-        counts = (trained.totals.samples, sum(trained.samples))
-        return self._availability.enough(trained.plan.round, *counts, self._recorder.event)
+        done = Work(trained.totals.samples, trained.totals.clients)
+        planned = Work(sum(trained.samples), sum(len(set(chain.clients)) for chain in trained.plan.chains))
+        return self._availability.enough(trained.plan.round, done, planned, self._recorder.event)
 
 
 class Round:
