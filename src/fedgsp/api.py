@@ -123,6 +123,7 @@ def resume(
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
     method: Method | None = None,
+    trust: bool = False,
     callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Resume a run, to the same bits as if it had never stopped.
@@ -141,6 +142,7 @@ def resume(
         model: The model, if it was given as an object.
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
+        trust: Let code that the run names run, although the run was not begun on this machine.
         callbacks: Are told how the run goes on.
 
     Returns:
@@ -157,7 +159,8 @@ def resume(
     return lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
         engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous,
-        other_numerics=other_numerics, builder=_builder(data, model, task, method), callbacks=callbacks,
+        other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
+        callbacks=callbacks,
     )  # fmt: skip
 
 
@@ -170,6 +173,7 @@ def replay(
     task: Task | None = None,
     method: Method | None = None,
     other_numerics: bool = False,
+    trust: bool = False,
 ) -> Replay:
     """Recompute a run from its configuration, data and event log, and compare it to the bit.
 
@@ -181,6 +185,7 @@ def replay(
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
         other_numerics: Compare although torch, kernel or device are not those of the run.
+        trust: As for `resume`.
 
     Returns:
         How many rounds agree, and the first difference, if any.
@@ -194,14 +199,19 @@ def replay(
         True
     """
     return replay_run(
-        Path(directory), workers=workers, builder=_builder(data, model, task, method), other_numerics=other_numerics
+        Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
+        other_numerics=other_numerics,
     )  # fmt: skip
 
 
 def _builder(
-    data: FederatedData | None, model: Callable[..., nn.Module] | nn.Module | None, task: Task | None, method: Method | None
-) -> RunBuilder:  # fmt: skip
-    return RunBuilder(data, model, task, None if method is None else _checked(method))
+    data: FederatedData | None,
+    model: Callable[..., nn.Module] | nn.Module | None,
+    task: Task | None,
+    method: Method | None,
+    trust: bool,
+) -> RunBuilder:
+    return RunBuilder(data, model, task, None if method is None else _checked(method), trust=trust)
 
 
 def _with_local(method: Method, lr: float | None, batch_size: int | None, epochs: int | None) -> Method:

@@ -26,6 +26,7 @@ from fedgsp.parts import encode
 from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback
+from fedgsp.run.trust import code_named
 
 if TYPE_CHECKING:
     from fedgsp.run.config import RunConfig
@@ -84,7 +85,8 @@ def serve(
 
     builder, watching = SiteRunBuilder(data=first, engine=engine, sites=sites), [*callbacks, Lines()]
     if goes_on:
-        return lifecycle.resume(run_dir, rounds=config.run.rounds, callbacks=watching, builder=builder)
+        trusting = replace(builder, trust=frozenset(code_named(config.as_dict())))
+        return lifecycle.resume(run_dir, rounds=config.run.rounds, callbacks=watching, builder=trusting)
     return lifecycle.start(builder.build(config), run_dir, watching)
 
 

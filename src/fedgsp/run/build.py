@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,14 +38,15 @@ from fedgsp.run.checks import (
     checked_device,
     live_model_bytes,
 )
+from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.first_batch import check_model, check_task, try_local
 from fedgsp.run.part_checks import begun, try_planner
 from fedgsp.run.run import Run
+from fedgsp.run.trust import Trust
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
     from fedgsp.method import Method
-    from fedgsp.run.config import RunConfig
     from fedgsp.server import Bench
 
 IN_MEMORY = "memory"
@@ -63,6 +65,7 @@ class RunBuilder:
         task: The loss and the metrics.
         method: The method.
         once: Preparations that were made already, for many runs on the same data.
+        trust: Whether code that a file names may run.
     """
 
     data: FederatedData | None = None
@@ -70,6 +73,12 @@ class RunBuilder:
     task: Task | None = None
     method: Method | None = None
     once: Once | None = None
+    trust: Trust = False
+
+    def read(self, path: Path) -> RunConfig:
+        """The configuration in a file; code that it names must be trusted, but where an object takes its place."""
+        given = frozenset(name for name in ("data", "model", "method") if getattr(self, name) is not None)
+        return read_config(path, self.method, trust=self.trust, unread=given)
 
     @blamed("setting the run up", InputError)
     def build(self, config: RunConfig, *, progress: Progress = silent, kernel: str | None = None) -> Run:

@@ -18,7 +18,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from fedgsp.core.errors import InputError
-from fedgsp.core.files import explained, sync_folder, write_whole
+from fedgsp.core.files import explained, read_regular, sync_folder, write_whole
 from fedgsp.core.state import ServerState
 from fedgsp.run.record_checks import is_count
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 KEPT = 2
+VERSION = re.compile(r"\d{6,}-[0-9a-f]{32}", re.ASCII)
+"""Of a client's state (`fedgsp.client.client_state`), which is part of a file's name."""
+PLAIN = re.compile(r"\w[\w.+ -]{0,99}", re.ASCII)
 NAME = re.compile(r"round-(\d{6,})-([0-9a-f]{32})\.safetensors")
 
 
@@ -43,6 +46,11 @@ class Bookmark:
 
 class DamagedCheckpoint(InputError):
     """A checkpoint whose content does not match its checksum."""
+
+
+def is_plain(name: object) -> bool:
+    """Whether a model's name can be part of a file's name without leading elsewhere."""
+    return isinstance(name, str) and PLAIN.fullmatch(name) is not None
 
 
 def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
@@ -96,7 +104,7 @@ def load(path: Path) -> tuple[ServerState, Bookmark]:
     """Read a checkpoint; one that is damaged or of a newer format is refused."""
     match = NAME.fullmatch(path.name)
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise DamagedCheckpoint(f"the checkpoint {path} cannot be read: {error.strerror}.") from error
     if match is None or hashlib.sha256(content).hexdigest()[:32] != match[2]:
@@ -120,6 +128,8 @@ def _decoded(facts: dict[str, Any], tensors: Tensors) -> tuple[ServerState, Book
     lengths = (facts["journal_bytes"], facts["plans_bytes"], facts.get("scores_bytes", 0))
     if not all(map(is_count, (facts["round"], *lengths))) or not isinstance(facts["numerics"], dict):
         raise ValueError
+    if not (isinstance(facts["identity"], str) and isinstance(facts["extra"], dict) and all(map(is_plain, facts["models"]))):
+        raise ValueError
     groups: dict[str, dict[str, Tensors]] = {
         "models": {name: {} for name in facts["models"]},
         "slots": {name: {} for name in facts["slots"]},
@@ -129,6 +139,8 @@ def _decoded(facts: dict[str, Any], tensors: Tensors) -> tuple[ServerState, Book
         kind, name, member = key.split("|", 2)
         groups[kind][name][member] = tensor
     kept = {int(client): mark for client, mark in facts.get("kept", {}).items()}
+    if not all(client >= 0 and VERSION.fullmatch(mark) for client, mark in kept.items()):
+        raise ValueError
     state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"], kept)
     return state, Bookmark(facts["identity"], facts["numerics"], *lengths)
 

@@ -9,6 +9,7 @@ clients/           what clients keep between visits, for rules that have such
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors.torch import save as save_safetensors
 
-from fedgsp.core.errors import InputError
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.core.files import read_regular
 from fedgsp.core.state import GLOBAL, ServerState
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
 from fedgsp.run.files import CannotWrite, LineLog, explained, write_whole
+from fedgsp.run.keeping import FOLDER
 from fedgsp.run.reader import need_run
 
 if TYPE_CHECKING:
@@ -104,8 +107,11 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """The directory of a run that was started before."""
-        return cls(path, _locked(need_run(path)))
+        """The directory of a run that was started before; links in it are not written through."""
+        for folder in ("checkpoint", FOLDER):
+            if (need_run(path) / folder).is_symlink():
+                raise InputError(f"{path / folder} is a link to another place, through which nothing is written; put it back.")
+        return cls(path, _locked(path))
 
     def write_config(self, config: RunConfig) -> None:
         """Record what the run is told from now on."""
@@ -209,7 +215,9 @@ class RunDirectory:
 
 
 def model_file(name: str) -> str:
-    """The file that a live model is left in when the run ends."""
+    """The file that a live model is left in when the run ends; a name that could lead elsewhere is refused."""
+    if not checkpoint.is_plain(name):
+        raise RunFailed(f"a live model is called {name!r}, which no file can be called; use letters, digits, '-', '_' and '.'.")
     return "model.safetensors" if name == GLOBAL else f"model-{name}.safetensors"
 
 
@@ -229,8 +237,12 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 def _locked(path: Path) -> int:
     with explained(path):
         try:
-            descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         except OSError as error:
+            if error.errno == errno.ELOOP or (path / ".lock").is_dir():
+                raise InputError(
+                    f"{path / '.lock'} is a link or a folder, and not the file that it should be; remove it."
+                ) from error
             raise InputError(f"the run directory {path} may not be written ({error.strerror}); make it writable.") from error
     if not _taken(descriptor):
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
@@ -256,6 +268,6 @@ def _taken(descriptor: int) -> bool:
 
 def _end_cut_line(log: LineLog) -> None:
     """A kill may have cut the last event short: end that line, so that the next one is whole."""
-    if log.size and log.path.read_bytes()[-1:] != b"\n":
-        keep = log.path.read_bytes().rfind(b"\n") + 1
-        os.truncate(log.path, keep)
+    content = read_regular(log.path) if log.size else b"\n"
+    if content[-1:] != b"\n":
+        os.truncate(log.path, content.rfind(b"\n") + 1)

@@ -14,7 +14,6 @@ from fedgsp.core.tensors import digest
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback, notify
 from fedgsp.run.clients import ClientFacts
-from fedgsp.run.config import read_config
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
 from fedgsp.run.files import CannotWrite
 from fedgsp.run.identity import check_numerics, check_same_run, identity_of, numerics_of
@@ -23,6 +22,8 @@ from fedgsp.run.loop import train_rounds
 from fedgsp.run.metrics import Figures, figures, reaches
 from fedgsp.run.reader import latest_checkpoint, read_history, read_result
 from fedgsp.run.result import RunResult, outcome
+from fedgsp.run.state_check import check_state
+from fedgsp.run.trust import code_named, mark_trusted
 from fedgsp.run.versions import versions
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def start(run: Run, out: Path | None, callbacks: Sequence[Callback] = ()) -> Run
         directory = RunDirectory.create(out)
         try:
             directory.write_config(run.config)
+            if code := code_named(run.config.as_dict()):
+                mark_trusted(out, code)
             directory.write_clients(ClientFacts.of(run).encode())
             directory.begin(state, identity, numerics_of(run), run.worker_setup.data.clients, None, _started(run), store)
             return _train(run, [], directory, out, callbacks, store)
@@ -98,7 +101,7 @@ def resume(
     """
     directory = RunDirectory.open(path)
     try:
-        config = read_config(path / "config.toml", builder.method)
+        config = builder.read(path / "config.toml")
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
@@ -113,6 +116,7 @@ def resume(
             check_same_run(path, bookmark.identity, identity)
             if not other_numerics:
                 check_numerics(bookmark.numerics, numerics_of(run))
+            check_state(path, state, run.initial_state)
             history = read_history(path, bookmark)
         over = _recorded_ending(path, state, options.rounds)
         if over is not None:
