@@ -118,6 +118,7 @@ def resume(
     engine: str | Mapping[str, Any] | None = None,
     hop_seconds: float | None = None,
     previous: bool = False,
+    round: int | None = None,  # noqa: A002 - the word of the command line
     other_numerics: bool = False,
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
@@ -137,6 +138,7 @@ def resume(
         engine: Where chains run, as for `train`; None: as before. A run may go on elsewhere than it was begun.
         hop_seconds: As for `train`; None: as before.
         previous: Go on from the checkpoint before the last.
+        round: Go back to the checkpoint of this round: what was trained after it is dropped.
         other_numerics: Go on although torch, kernel or device are not those of the run.
         data: The federation, if it was given as an object.
         model: The model, if it was given as an object.
@@ -158,7 +160,7 @@ def resume(
     """
     return lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
-        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous,
+        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous, round_=round,
         other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
         callbacks=callbacks,
     )  # fmt: skip

@@ -40,6 +40,8 @@ class RunSection:
         holdout_clients: Number of clients that never train and are only evaluated.
         evaluate_on: The samples that the figures are about; on "validation" test samples are not looked at, for tuning.
         fast: Compiled training steps: where possible ("auto"), or an error without ("on"), or never ("off").
+        checkpoint_every: Keep the checkpoint of every so many rounds, beside the last two; 0: only these. None: enough to go
+            back 1, 2, 4, 8, ... rounds.
     """
 
     rounds: int = 60
@@ -52,6 +54,7 @@ class RunSection:
     holdout_clients: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
     fast: Literal["auto", "on", "off"] = "auto"
+    checkpoint_every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class RunConfig:
         _at_least("rounds", run.rounds, 1)
         _at_least("eval_every", run.eval_every, 1)
         _at_least("holdout_clients", run.holdout_clients, 0)
+        _at_least("checkpoint_every", run.checkpoint_every or 0, 0)
         for name, seed in (("seed", run.seed), ("data seed", data.seed)):
             if not 0 <= seed <= LARGEST_SEED:
                 raise InputError(f"the {name} must be a whole number from 0 to {LARGEST_SEED}, not {seed}.")

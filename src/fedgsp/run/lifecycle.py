@@ -16,11 +16,12 @@ from fedgsp.run.callbacks import Callback, notify
 from fedgsp.run.clients import ClientFacts
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
 from fedgsp.run.files import CannotWrite
+from fedgsp.run.going_back import chosen_checkpoint
 from fedgsp.run.identity import check_numerics, check_same_run, identity_of, numerics_of
 from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.metrics import Figures, figures, reaches
-from fedgsp.run.reader import latest_checkpoint, read_history, read_result
+from fedgsp.run.reader import read_history, read_result
 from fedgsp.run.result import RunResult, outcome
 from fedgsp.run.state_check import check_state
 from fedgsp.run.trust import code_named, mark_trusted
@@ -63,7 +64,10 @@ def start(run: Run, out: Path | None, callbacks: Sequence[Callback] = ()) -> Run
             if code := code_named(run.config.as_dict()):
                 mark_trusted(out, code)
             directory.write_clients(ClientFacts.of(run).encode())
-            directory.begin(state, identity, numerics_of(run), run.worker_setup.data.clients, None, _started(run), store)
+            directory.begin(
+                state, identity, numerics_of(run), run.worker_setup.data.clients, None, _started(run), store,
+                run.config.run.checkpoint_every,
+            )  # fmt: skip
             return _train(run, [], directory, out, callbacks, store)
         finally:
             directory.close()
@@ -76,6 +80,7 @@ def resume(
     workers: int | str | None = None,
     engine: Mapping[str, Any] | None = None,
     previous: bool = False,
+    round_: int | None = None,
     other_numerics: bool = False,
     builder: RunBuilder = RunBuilder(),  # noqa: B008 - frozen
     callbacks: Sequence[Callback] = (),
@@ -88,6 +93,7 @@ def resume(
         workers: Other than before.
         engine: Entries of [engine] that are other than before: a run may go on elsewhere.
         previous: Go on from the checkpoint before the last.
+        round_: Go back to the checkpoint of this round: what was trained after it is dropped.
         other_numerics: Go on although torch, kernel or device are others.
         builder: Makes the run of its configuration.
         callbacks: Are told how it goes.
@@ -105,7 +111,7 @@ def resume(
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
-        found = latest_checkpoint(path, previous=previous)
+        found = chosen_checkpoint(path, previous=previous, round_=round_)
         kernel = None if found is None or other_numerics else found[1].numerics.get("kernel")
         run = builder.build(replace(config, run=options, engine=config.engine.changed(engine or {})), kernel=kernel)
         identity = identity_of(run)
@@ -132,7 +138,10 @@ def resume(
             check_states(store, state.client_versions, path)
             if not run.remote:
                 check_room(run, path)
-            directory.begin(state, identity, numerics_of(run), run.worker_setup.data.clients, bookmark, opening, store)
+            directory.begin(
+                state, identity, numerics_of(run), run.worker_setup.data.clients, bookmark, opening, store,
+                run.config.run.checkpoint_every,
+            )  # fmt: skip
             return _train(run, history, directory, path, callbacks, store)
     finally:
         directory.close()
