@@ -29,6 +29,7 @@ from fedgsp.models import Task, classification, initial_tensors, regression, res
 from fedgsp.models.catalog import load_initial
 from fedgsp.prepare import Once, Prepared
 from fedgsp.prepare.warm_up import warmed_up
+from fedgsp.run.accounting import check_private, privacy_notes
 from fedgsp.run.checks import (
     batch_notes,
     check_addends,
@@ -127,9 +128,10 @@ class RunBuilder:
         check_memory(live_model_bytes(config, initial, len(participants)))
         bench = _bench(setup, prepared) if len(prepared.server_rows) else None
         check_bench(config.method, bench)
+        check_private(config.method, bool(setup.beside_model()[1]))
         notes = (
             *prepared.notes, *_notes(config, data, participants, evaluated), *batch_notes(setup, scratch),
-            *_held_out_notes(config.method, held_out),
+            *_held_out_notes(config.method, held_out), *privacy_notes(config, len(participants)),
         )  # fmt: skip
         return Run(
             config, data, participants, evaluated, held_out, setup, initial, state, notes, prepared.bytes, bench
@@ -204,7 +206,7 @@ def _initial_state(
     """The server rule's state before round 1."""
     trained, clients = frozenset(trained_in(scratch)), len(participants)
     samples = int(setup.data.train.sizes[participants].sum())
-    setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples)
+    setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples, config.run.seed)
     return replace(begun(config.method.server, initial, setting), trained=trained)
 
 

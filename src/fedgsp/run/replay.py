@@ -13,6 +13,7 @@ from safetensors.torch import load as load_safetensors
 from fedgsp.core.errors import InputError, blamed
 from fedgsp.core.files import read_regular
 from fedgsp.core.tensors import digest
+from fedgsp.run.accounting import noise_key
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback
 from fedgsp.run.config import EngineSection, RunConfig
@@ -89,6 +90,7 @@ def replay(
     check_same_run(path, bookmark.identity, identity_of(original))
     if not other_numerics:
         check_numerics(bookmark.numerics, numerics_of(original))
+    run = noise_key(run, state.extra)
     check = _Comparison(recorded)
     with client_store(run, None) as store:
         engine = recording.engine(run, store)
