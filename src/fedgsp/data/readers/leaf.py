@@ -47,7 +47,7 @@ def load_leaf(
     """Read a LEAF directory; it is converted once, into the cache.
 
     Args:
-        path: The directory with train/ and test/, or with *.json files to be split.
+        path: The directory with train/ and test/, or with JSON files to be split.
         shape: What a sample's numbers are arranged in ("28x28", "flat"); square pixel images are found by themselves.
         encoder: A function (or its name, `package.module:function`) from a client's raw x and y lists to arrays, for text.
         unmatched: What to do about clients that are in train/ or in test/ only: "refuse", "keep" or "drop" them.
