@@ -99,12 +99,15 @@ def test_local_noise_counts_every_round_a_client_may_train() -> None:
     assert result.history[-1]["epsilon_local"] == pytest.approx(theirs(1, 1, 2.0, 2), abs=2e-4)
 
 
-def test_another_attempt_at_a_round_costs_nothing() -> None:
-    ledger = Ledger("epsilon", PRIVATE, sampled=True)
-    ledger.plan(1, (8, 2, 1))
-    first = ledger.after(1)
-    ledger.plan(1, (8, 2, 1))
-    assert ledger.after(1) == first
+def test_another_attempt_at_a_round_costs_clients_who_noise_themselves_another_time() -> None:
+    for rule, sampled in ((PRIVATE, True), (UpdateNoise(noise=4.0), False)):
+        ledger = Ledger("epsilon", rule, sampled=sampled)
+        ledger.plan(1, (8, 2, 1))
+        ledger.plan(2, (8, 2, 1))
+        first = ledger.after(2)
+        ledger.plan(2, (8, 2, 2))
+        assert (ledger.after(2) == first) == sampled
+        assert ledger.after(2) == ledger.forecast([(8, 2, 1), (8, 2, 2)])
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_what_would_make_the_promise_void_is_refused(server: Any, base: str, sen
 def test_chains_of_random_groups_are_accounted_by_their_groups() -> None:
     rule = replace(named("stp-random"), server=PRIVATE)
     result = fedgsp.train(rule, tiny.federation(12), tiny.linear, rounds=2, workers=0)
-    sizes = [(entry["groups"], entry["sampled"], entry["passes"]) for entry in result.history]
+    sizes = [(entry["groups"], entry["sampled"], entry["visits"]) for entry in result.history]
     assert result.history[-1]["epsilon"] == Ledger("epsilon", PRIVATE, sampled=True).forecast(sizes)
 
 

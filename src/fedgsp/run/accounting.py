@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ REPLACED = 2.0
 """How far two clipped updates can be apart, in clips: the neighbour has other samples, not none."""
 
 Round = tuple[int, int, int]
-"""What a round's cost depends on: the groups there were, those that trained, and how often their clients were visited."""
+"""What a round's cost depends on: the groups there were, those that trained, and how often their clients may have trained."""
 
 
 class Ledger:
@@ -50,7 +50,7 @@ class Ledger:
     def __init__(self, name: str, rule: Private | UpdateNoise, *, sampled: bool) -> None:
         self.name, self.rule, self._sampled = name, rule, sampled
         self._library = need("dp_accounting", "privacy", "accounting for differential privacy")
-        self._accountant = self._new()
+        self._accountant = self._before = self._new()
         self._spent: dict[int, float] = {0: 0.0}
 
     def _new(self) -> Any:
@@ -59,10 +59,10 @@ class Ledger:
         return rdp.RdpAccountant(orders, self._library.NeighboringRelation.REPLACE_ONE)
 
     def _composed(self, accountant: Any, round_: Round, times: int) -> Any:
-        groups, chains, passes = round_
+        groups, chains, visits = round_
         gaussian = self._library.GaussianDpEvent(self.rule.noise / REPLACED)
         if not self._sampled:
-            return accountant.compose(gaussian, times * passes)
+            return accountant.compose(gaussian, times * visits)
         if chains >= groups:
             return accountant.compose(gaussian, times)
         return accountant.compose(self._library.SampledWithoutReplacementDpEvent(groups, chains, gaussian), times)
@@ -84,14 +84,14 @@ class Ledger:
         self._spent = {len(rounds): self._epsilon(self._accountant) if rounds else 0.0}
 
     def plan(self, number: int, round_: Round) -> None:
-        """Account for a round before it is trained; again for another attempt at it costs nothing, as only one counts.
+        """Account for a round before it is trained; for another attempt at it, in place of those before.
 
         Raises:
             Paused: It would cost more than the budget leaves.
         """
-        if number in self._spent:
-            return
-        after = self._composed(copy.deepcopy(self._accountant), round_, 1)
+        if number not in self._spent:
+            self._before = self._accountant
+        after = self._composed(copy.deepcopy(self._before), round_, 1)
         epsilon, budget = self._epsilon(after), self.rule.budget
         if budget is not None and epsilon > budget:
             spent = self._spent.get(number - 1, 0.0)
@@ -113,24 +113,24 @@ class Ledgers:
     def __init__(self, method: Method, history: Sequence[Mapping[str, Any]] = ()) -> None:
         self.all = ledgers(method)
         for ledger in self.all:
-            ledger.take([(entry["groups"], entry["sampled"], entry["passes"]) for entry in history])
+            ledger.take([(entry["groups"], entry["sampled"], entry["visits"]) for entry in history])
 
-    def plan(self, plan: Plan) -> None:
-        """Before a round is trained; see `Ledger.plan`."""
+    def plan(self, plan: Plan, attempt: int) -> None:
+        """Before a round is trained, perhaps not for the first time; see `Ledger.plan`."""
         for ledger in self.all:
-            ledger.plan(plan.round, sizes(plan))
+            ledger.plan(plan.round, sizes(plan, attempt))
 
-    def entries(self, plan: Plan) -> dict[str, Any]:
+    def entries(self, plan: Plan, attempt: int) -> dict[str, Any]:
         """What the journal says after a round."""
         if not self.all:
             return {}
-        _, sampled, passes = sizes(plan)
-        return {"sampled": sampled, "passes": passes, **{ledger.name: ledger.after(plan.round) for ledger in self.all}}
+        _, sampled, visits = sizes(plan, attempt)
+        return {"sampled": sampled, "visits": visits, **{ledger.name: ledger.after(plan.round) for ledger in self.all}}
 
 
-def sizes(plan: Plan) -> Round:
-    """What a planned round costs depends on."""
-    return plan.groups, len(plan.chains), max(chain.passes for chain in plan.chains)
+def sizes(plan: Plan, attempt: int = 1) -> Round:
+    """What the cost of a planned round depends on, at this attempt: in those before, clients may have trained as well."""
+    return plan.groups, len(plan.chains), attempt * max(chain.passes for chain in plan.chains)
 
 
 def ledgers(method: Method) -> list[Ledger]:
@@ -143,7 +143,7 @@ def ledgers(method: Method) -> list[Ledger]:
     return made
 
 
-def check_private(method: Method, sends: bool) -> None:
+def check_private(method: Method, sends: Callable[[], bool]) -> None:
     """Refuse what would make a promise of privacy void.
 
     Args:
@@ -158,7 +158,7 @@ def check_private(method: Method, sends: bool) -> None:
     central, local = isinstance(method.server, Private), method.local.privacy is not None
     if (central or local) and method.preparation is not None:
         raise InputError(f"the preparation '{kind_of(method.preparation)}' shows samples of clients to others, with no noise.")
-    if local and (sends or not method.local.hands_on):
+    if local and (sends() or not method.local.hands_on):
         raise InputError(
             f"the local rule '{kind_of(method.local)}' sends more than its model, which update-noise does not hide."
         )

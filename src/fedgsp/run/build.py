@@ -128,7 +128,7 @@ class RunBuilder:
         check_memory(live_model_bytes(config, initial, len(participants)))
         bench = _bench(setup, prepared) if len(prepared.server_rows) else None
         check_bench(config.method, bench)
-        check_private(config.method, bool(setup.beside_model()[1]))
+        check_private(config.method, lambda: bool(setup.beside_model()[1]))
         notes = (
             *prepared.notes, *_notes(config, data, participants, evaluated), *batch_notes(setup, scratch),
             *_held_out_notes(config.method, held_out), *privacy_notes(config, len(participants)),

@@ -96,7 +96,7 @@ class Commits:
         plan, options, score = trained.planned.plan, self._run.config.run, self._run.worker_setup.task.score
         before = self._history[-1] if self._history else {"bytes_total": self._run.prepared_bytes, "serial_steps_total": 0}
         entry, scores = journal_entry(trained, before)
-        entry.update(self._ledgers.entries(plan))
+        entry.update(self._ledgers.entries(plan, trained.planned.participants.attempt))
         if trained.evaluation is not None:
             for one in trained.evaluation.asked.missing:
                 self._recorder.event("not_judged", round=one.round, client=one.client, cause=one.cause)

@@ -50,7 +50,7 @@ class RoundPlanner:
         participants = self._availability.participants(number, self._recorder.event)
         plan = part_checks.planned(method.planner, number, participants.profiles, self._run.worker_setup)
         plan = part_checks.routed(method.server, state, plan, self._run.seeds)  # names the model that each chain begins with
-        self._ledgers.plan(plan)  # its cost, before it is trained
+        self._ledgers.plan(plan, participants.attempt)  # its cost, before it is trained
         stopwatch.lap("plan")
         return PlannedRound(participants, plan, stopwatch)
 
