@@ -14,6 +14,7 @@ from fedgsp.client.rules import SGD, trained
 from fedgsp.client.scaffold import Scaffold
 from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Steady
 from fedgsp.client.uga import UGA
+from fedgsp.client.update_noise import UpdateNoise
 
 __all__ = [
     "MMD",
@@ -34,5 +35,6 @@ __all__ = [
     "Prox",
     "Scaffold",
     "Steady",
+    "UpdateNoise",
     "trained",
 ]

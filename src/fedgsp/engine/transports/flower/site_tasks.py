@@ -27,6 +27,7 @@ from fedgsp.core.tensors import FULL, Tensors, clone
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.transports.flower.histogram import usable
+from fedgsp.engine.transports.flower.noise_key import noise_key
 from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
 from fedgsp.engine.transports.flower.run_spec import RunSpec
@@ -148,6 +149,7 @@ class _SiteWorker:
             raise Refused(f"the site '{site.name}' is client {site.number} and not {self.order.client}")
         self.data: FederatedData = carved(self.run_spec, shard, self.order.client)
         self.rule = _rule(self.run_spec)
+        self._secret = noise_key(site.state) if self.rule.privacy is not None else ()
         self.store = ClientStore(site.state / f"run-{self.run_spec.run}")
         self.runner = self._runner(shard)
         self._trained = frozenset(trained(self.runner.trainer.model))
@@ -159,7 +161,7 @@ class _SiteWorker:
         task = classification() if self.data.classes else regression()
         spec = resolve(run_spec.model, shard.data.sample_shape, self.data.classes)
         setup = WorkerSetup(
-            spec, self.rule, task, self.data, Seeds(run_spec.seed), run_spec.device, self.store,
+            spec, self.rule, task, self.data, Seeds(run_spec.seed, self._secret), run_spec.device, self.store,
             kernel=kernel, wire=run_spec.wire,
         )  # fmt: skip
         try:
