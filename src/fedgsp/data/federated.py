@@ -94,6 +94,10 @@ class FederatedData:
         divisor: What features are divided by in a batch (255 for uint8 images).
         source: The text it was loaded from, where there is one.
         memo: A folder that remembers its fingerprint.
+        vocabulary: How many tokens there are, where samples are tokens and this is known beforehand; 0: as the samples say.
+        padding: The token that fills short sequences up at their end, if any.
+        class_names: What the classes are called, if they have names.
+        notes: What was done to labels or features on the way, a sentence each.
 
     Example:
         >>> from fedgsp.data.arrays import from_arrays
@@ -114,6 +118,10 @@ class FederatedData:
     divisor: float = 1.0
     source: str | None = None
     memo: Path | None = field(default=None, repr=False)
+    vocabulary: int = 0
+    padding: int | None = None
+    class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -122,6 +130,20 @@ class FederatedData:
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of one sample's features."""
         return tuple(self.features.shape[1:])
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """The shape of one sample's label: () for one class or number."""
+        return tuple(self.labels.shape[1:])
+
+    def count_tokens(self) -> int:
+        """How many tokens there are: `vocabulary`, or one more than the largest; 0 where samples are none.
+
+        Whole numbers of 16 bits and more are tokens; bytes and real numbers are sizes.
+        """
+        if self.features.dtype.kind not in "iu" or self.features.dtype.itemsize == 1:
+            return 0
+        return self.vocabulary or 1 + int(self.features.max(initial=0))
 
     @property
     def samples(self) -> int:

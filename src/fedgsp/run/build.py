@@ -24,7 +24,7 @@ from fedgsp.data.cache import Progress, silent
 from fedgsp.data.outline import DataOutline, stand_in
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.transports.ray.settings import parse_resources
-from fedgsp.models import Task, classification, initial_tensors, regression, resolve
+from fedgsp.models import ModelSpec, Task, classification, initial_tensors, regression, resolve
 from fedgsp.models.catalog import load_initial
 from fedgsp.prepare import Once, Prepared
 from fedgsp.prepare.warm_up import warmed_up
@@ -92,7 +92,7 @@ class RunBuilder:
         evaluated, held_out = _split(config, data)
         participants = _with_training_samples(data, evaluated)
         task, device = self._checked_task(config.method, data), _device(config)
-        spec = resolve(config.model.name if self.model is None else self.model, data.sample_shape, data.classes)
+        spec = _resolved(config.model.name if self.model is None else self.model, data)
         prepared = self._prepared(config, data, participants)
         evaluated = np.setdiff1d(evaluated, prepared.set_aside)
         at_server = np.asarray(prepared.at_server, dtype=np.int64)
@@ -150,6 +150,10 @@ class RunBuilder:
         if not isinstance(prepared, Prepared):
             raise InputError(f"the preparation {where_defined(preparation)} gave {type(prepared).__name__}, not a Prepared.")
         return prepared
+
+
+def _resolved(model: str | Callable[..., nn.Module] | nn.Module, data: FederatedData) -> ModelSpec:
+    return resolve(model, data.sample_shape, data.classes, data.target_shape, data.count_tokens, data.padding)
 
 
 def _loaded(config: RunConfig, progress: Progress) -> FederatedData:

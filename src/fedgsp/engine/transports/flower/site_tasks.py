@@ -150,7 +150,10 @@ class _SiteWorker:
         run_spec = self.run_spec
         kernel = Kernel(run_spec.kernel, "as the server said", run_spec.layers)
         task = classification() if self.data.classes else regression()
-        spec = resolve(run_spec.model, shard.data.sample_shape, self.data.classes)
+        like = shard.data
+        spec = resolve(
+            run_spec.model, like.sample_shape, self.data.classes, like.target_shape, like.count_tokens, like.padding
+        )  # fmt: skip
         setup = WorkerSetup(
             spec, self.rule, task, self.data, Seeds(run_spec.seed), run_spec.device, self.store,
             kernel=kernel, wire=run_spec.wire,
