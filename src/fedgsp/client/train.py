@@ -138,8 +138,9 @@ class Trainer:
     def _plain_steps(self, ctx: LocalContext, rows: NDArray[np.int64], pull: GradientTerm | None) -> tuple[int, int, float]:
         """(steps, samples seen, sum of their losses) of ordinary PyTorch steps."""
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
-        ours = type(rule).optimizer is SGD.optimizer and not rule.momentum
+        ours = type(rule).optimizer is SGD.optimizer and rule.optim == "sgd" and not rule.momentum
         optimizer = PlainSteps(self.model, ctx.lr, rule.weight_decay) if ours else rule.optimizer(self.model, ctx.lr)
+        planned = rule.epochs * int(self._batching.steps(np.array([len(rows)]))[0])
         for part, size in self._parts(ctx, rows):
             for x, y in self._batches(part, size):
                 optimizer.zero_grad(set_to_none=True)
@@ -148,6 +149,10 @@ class Trainer:
                 rule.adjust(ctx)
                 if pull is not None:
                     pull.add_to(self.model)
+                rule.clip(self.model)
+                if rule.scheduled:
+                    for group in optimizer.param_groups:
+                        group["lr"] = ctx.lr * rule.step_factor(steps, planned)
                 optimizer.step()
                 steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
         return steps, seen, summed
@@ -231,7 +236,8 @@ class PlainSteps:
 
     def __init__(self, model: nn.Module, lr: float, weight_decay: float) -> None:
         self._trained = [p for p in model.parameters() if p.requires_grad]
-        self._lr, self._decay = lr, weight_decay
+        self.param_groups: list[dict[str, float]] = [{"lr": lr}]
+        self._decay = weight_decay
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -240,11 +246,12 @@ class PlainSteps:
 
     def step(self) -> None:
         """w <- w - lr (grad + decay w)."""
+        lr = self.param_groups[0]["lr"]
         with torch.no_grad():
             for parameter in self._trained:
                 if parameter.grad is not None:
                     grad = parameter.grad.add(parameter, alpha=self._decay) if self._decay else parameter.grad
-                    parameter.add_(grad, alpha=-self._lr)
+                    parameter.add_(grad, alpha=-lr)
 
 
 def _block(size: int) -> int:
