@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.seeds import LARGEST_SEED, Purpose, generator
 from fedgsp.data.arrays import check_labels, from_rows, rows_by
+from fedgsp.data.class_labels import numbered
 from fedgsp.data.federated import FederatedData, Rows, Split
 from fedgsp.data.partitioners import PARTITIONERS, Partitioner
 from fedgsp.data.readers.entry_writer import UNSPLIT
@@ -78,7 +79,9 @@ def federate(entry: Entry, common: ReaderOptions, where: str) -> FederatedData:
     else:
         data = _owned(entry, features, labels, common, where)
     divisor = entry.meta.get("divisor")
-    return replace(data, memo=entry.path, divisor=data.divisor if divisor is None else float(divisor))
+    known = tuple(map(str, entry.meta.get("class_names") or data.class_names))
+    told = {"class_names": known, "vocabulary": int(entry.meta.get("vocabulary", 0)), "padding": entry.meta.get("padding")}
+    return replace(data, memo=entry.path, divisor=data.divisor if divisor is None else float(divisor), **told)
 
 
 def deal(
@@ -86,11 +89,15 @@ def deal(
 ) -> FederatedData:
     """Central data, dealt to clients named 0, 1, .. and split."""
     check_seed(common.seed)
-    classes = check_labels(labels, classes if common.classes is None else common.classes, where)
+    classes = classes if common.classes is None else common.classes
+    told = numbered(labels, classes, where)
+    labels = told.labels
+    classes = check_labels(labels, classes, where)
     owner = how.assign(labels, generator(common.seed, Purpose.PARTITION))
     owned = rows_by(owner, how.clients)
     names = [str(k) for k in range(how.clients)]
-    return from_rows(features, labels, names, owned, classes, test_fraction=common.test, data_seed=common.seed)
+    data = from_rows(features, labels, names, owned, classes, test_fraction=common.test, data_seed=common.seed)
+    return replace(data, class_names=told.names, notes=told.notes)
 
 
 def _owned(entry: Entry, features: NDArray[Any], labels: NDArray[Any], common: ReaderOptions, where: str) -> FederatedData:

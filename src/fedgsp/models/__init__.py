@@ -2,7 +2,7 @@
 
 from fedgsp.models.catalog import BUILT_IN, ModelSpec, SampleKind, fitting, initial_tensors, resolve
 from fedgsp.models.cnn import leaf_cnn, small_cnn
-from fedgsp.models.task import Task, classification, regression
+from fedgsp.models.task import Task, classification, multilabel, regression, sequence_labelling, usual_task
 
 __all__ = [
     "BUILT_IN",
@@ -13,7 +13,10 @@ __all__ = [
     "fitting",
     "initial_tensors",
     "leaf_cnn",
+    "multilabel",
     "regression",
     "resolve",
+    "sequence_labelling",
     "small_cnn",
+    "usual_task",
 ]

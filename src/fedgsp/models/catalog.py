@@ -19,6 +19,8 @@ from fedgsp.models.cnn import leaf_cnn, small_cnn
 from fedgsp.models.flat import linear, mlp
 from fedgsp.models.resnet import resnet18_gn
 from fedgsp.models.sequences import char_lstm, tiny_transformer
+from fedgsp.models.state import model_tensors
+from fedgsp.models.transformers import understood
 
 BUILT_IN: dict[str, Callable[..., nn.Module]] = {
     made.__name__: made for made in (linear, mlp, small_cnn, leaf_cnn, resnet18_gn, char_lstm, tiny_transformer)
@@ -133,7 +135,7 @@ def resolve(
         InputError: If there is no such model, or it cannot be built for this data.
     """
     if isinstance(model, nn.Module):
-        return ModelSpec(type(model).__name__, lambda: copy.deepcopy(model))
+        return ModelSpec(type(model).__name__, lambda: understood(copy.deepcopy(model)))
     if isinstance(model, str):
         name, factory = model, BUILT_IN.get(model) or _imported(model)
     elif callable(model):
@@ -147,7 +149,7 @@ def resolve(
         built = factory(**arguments)
         if not isinstance(built, nn.Module):
             raise InputError(f"the model '{name}' returned {type(built).__name__}, not an nn.Module.")
-        return built
+        return understood(built)
 
     try:
         with torch.random.fork_rng(devices=[]):
@@ -170,7 +172,7 @@ def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.
         equip: What a rule makes of the model before it is trained.
 
     Returns:
-        The model's state by name.
+        The model's state by name, without parameters that are frozen.
 
     Raises:
         InputError: If nothing of the model can be trained.
@@ -180,7 +182,7 @@ def initial_tensors(spec: ModelSpec, seed: int, equip: Callable[[nn.Module], nn.
         module = equip(spec.build())
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InputError(f"the model '{spec.name}' has no parameters that can be trained, so there is nothing to do.")
-    return clone(dict(module.state_dict()))
+    return clone(model_tensors(module))
 
 
 def load_initial(path: str | Path, like: Tensors) -> Tensors:

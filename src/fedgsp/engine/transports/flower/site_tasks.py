@@ -32,7 +32,7 @@ from fedgsp.engine.transports.flower.run_spec import RunSpec
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
 from fedgsp.engine.transports.inline import OneThread
 from fedgsp.fast import PLAIN, Kernel
-from fedgsp.models import classification, regression, resolve
+from fedgsp.models import resolve, usual_task
 from fedgsp.parts import decode
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _SiteWorker:
     def _runner(self, shard: Shard) -> ChainRunner:
         run_spec = self.run_spec
         kernel = Kernel(run_spec.kernel, "as the server said", run_spec.layers)
-        task = classification() if self.data.classes else regression()
+        task = usual_task(self.data.classes, self.data.target_shape)
         like = shard.data
         spec = resolve(
             run_spec.model, like.sample_shape, self.data.classes, like.target_shape, like.count_tokens, like.padding
