@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedgsp.data.export import export
     from fedgsp.data.huggingface import from_huggingface
     from fedgsp.data.in_memory import from_dataset, from_frame, partition
-    from fedgsp.data.partitioners import IID, Dirichlet, Quantity, Shards
+    from fedgsp.data.partitioners import IID, Dirichlet, FeatureShift, Quantity, Shards
     from fedgsp.data.readers.flower import from_flower
     from fedgsp.data.readers.leaf import load_leaf
     from fedgsp.method import Method
@@ -32,6 +32,7 @@ __all__ = [
     "METHODS",
     "Callback",
     "Dirichlet",
+    "FeatureShift",
     "FederatedData",
     "FedgspError",
     "InputError",
@@ -68,6 +69,7 @@ _HOMES = {
     "IID": "data.partitioners",
     "METHODS": "methods",
     "Dirichlet": "data.partitioners",
+    "FeatureShift": "data.partitioners",
     "FederatedData": "data",
     "FedgspError": "core.errors",
     "InputError": "core.errors",
