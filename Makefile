@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo quick test test-all durations bench bench-peers lint types boundaries browser network clean
+.PHONY: demo quick test test-all docs durations bench bench-peers lint types boundaries browser network clean
 
 demo: $(STAMP)
 	$(BIN)/fedgsp run --report
@@ -51,6 +51,12 @@ browser:
 network:
 	command -v ip >/dev/null && command -v nginx >/dev/null \
 	  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 nginx-light; }
+
+# The documentation as a site: build/docs/index.html. A warning is an error; links are checked by tests/browser/test_site.py.
+docs: $(STAMP)
+	rm -rf build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/docs
+	@echo "the site: build/docs/index.html"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -48,7 +48,7 @@ def load_leaf(
     """Read a LEAF directory; it is converted once, into the cache.
 
     Args:
-        path: The directory with train/ and test/, or with *.json files to be split.
+        path: The directory with train/ and test/, or with JSON files to be split.
         shape: What a sample's numbers are arranged in ("28x28", "flat"); square pixel images are found by themselves.
         encoder: For text: "shakespeare" or "sent140", or a function (or its name, `package.module:function`) from a client's
             raw x and y lists to arrays.
