@@ -68,6 +68,12 @@ def test_an_arrow_table_of_numbers() -> None:
     assert (data.class_names, data.labels.tolist(), data.clients) == (("ill", "well"), [0, 1, 0, 1], ("1", "2"))
 
 
+def test_a_single_column_of_whole_numbers_means_sizes() -> None:
+    table = pyarrow.table({"age": [1, 2, 3, 4], "label": [0.5, 1.5, 2.5, 3.5]})
+    data = fedgsp.from_huggingface(table, how=fedgsp.IID(clients=2))
+    assert (data.features.dtype, data.sample_shape, data.classes) == (np.float32, (1,), 0)
+
+
 def test_labels_at_every_position_are_padded_too() -> None:
     table = pyarrow.table({"input_ids": [[1, 2, 3], [4]], "labels": [[0, 1, 0], [1]], "user": [0, 1]})
     data = fedgsp.from_huggingface(table, test_fraction=0)

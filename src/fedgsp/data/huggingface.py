@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.profiles import IGNORED
-from fedgsp.data.arrays import from_arrays
+from fedgsp.data.arrays import check_features, from_arrays
 from fedgsp.data.assemble import ReaderOptions, deal
 from fedgsp.data.federated import SPLITS, FederatedData, Split
 from fedgsp.data.in_memory import owners
@@ -70,18 +70,17 @@ def from_huggingface(
     if how is None:
         owner = require_column(owner, "client", "client", there, WHERE)
     used = _used(first, there, features, target, owner)
-    read = [_features(part, used, tokenizer, max_length) for part in parts.values()]
-    x, padding, vocabulary = np.concatenate([one[0] for one in read]), read[0][1], read[0][2]
-    y = _labels([value for part in parts.values() for value in _column(part, target)], x, target)
+    tables = list(parts.values())
+    x, padding, vocabulary = _features(tables, used, tokenizer, max_length)
+    y = _labels(_all(tables, target), x, target)
     names = _class_names(first, target)
     if classes is None and names and y.dtype.kind in "iu":
         classes = len(names)
     if how is not None:
+        check_features(x, np.zeros(len(x), dtype=np.int64), ("none yet",), WHERE)
         data = deal(x, y, how, ReaderOptions(classes, test_fraction, data_seed), None, WHERE)
     else:
-        clients, index = owners(
-            [value for part in parts.values() for value in _column(part, str(owner))], f"{WHERE}: column '{owner}'"
-        )
+        clients, index = owners(_all(tables, str(owner)), f"{WHERE}: column '{owner}'")
         data = from_arrays(x, y, index, clients, classes=classes, test_fraction=test_fraction, data_seed=data_seed, where=WHERE)
     if len(parts) > 1:
         data = _with_splits(data, [name for name, part in parts.items() for _ in range(len(part))])
@@ -91,6 +90,11 @@ def from_huggingface(
 def _column(table: Any, name: str) -> list[Any]:
     column = table[name]
     return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
+
+
+def _all(tables: list[Any], name: str) -> list[Any]:
+    """A column over all splits."""
+    return [value for table in tables for value in _column(table, name)]
 
 
 def _used(table: Any, there: list[str], wanted: str | Sequence[str], target: str, owner: str | None) -> list[str]:
@@ -113,16 +117,13 @@ def _used(table: Any, there: list[str], wanted: str | Sequence[str], target: str
 
 
 def _features(
-    table: Any, used: list[str], tokenizer: Tokenizer | None, max_length: int
+    tables: list[Any], used: list[str], tokenizer: Tokenizer | None, max_length: int
 ) -> tuple[NDArray[Any], int | None, int]:
     """(samples, padding token, how many tokens there are)."""
     if len(used) > 1:
-        return (
-            np.stack([stacked(_column(table, n), f"{WHERE}: column '{n}'")[:, 0].astype(np.float32) for n in used], axis=1),
-            None,
-            0,
-        )
-    values, where = _column(table, used[0]), f"{WHERE}: column '{used[0]}'"
+        columns = [stacked(_all(tables, name), f"{WHERE}: column '{name}'")[:, 0] for name in used]
+        return np.stack(columns, axis=1).astype(np.float32), None, 0
+    values, where = _all(tables, used[0]), f"{WHERE}: column '{used[0]}'"
     if values and isinstance(values[0], str):
         if tokenizer is None:
             raise InputError(f"{where} is made of texts: give a tokenizer.")
@@ -134,7 +135,9 @@ def _features(
         return padded(values, 0 if pad is None else int(pad), max_length), 0 if pad is None else int(pad), size
     if values and isinstance(values[0], list) and len({len(value) for value in values}) > 1:
         return padded(values, 0, max_length), 0, 0
-    return stacked(values, where), None, 0
+    made_of_numbers = bool(values) and isinstance(values[0], int | float)  # sizes, and not tokens
+    samples = stacked(values, where)
+    return samples.astype(np.float32) if made_of_numbers else samples, None, 0
 
 
 def padded(values: Sequence[Sequence[int]], fill: int, max_length: int) -> NDArray[np.int64]:
