@@ -95,12 +95,16 @@ Task = TrainTask | EvaluateTask | SumTask
 
 @dataclass(frozen=True)
 class HopDone:
-    """A client of chain `chain` has trained; `waited` is how long it took from asking it to its answer, where that is known."""
+    """A client of chain `chain` has trained; `waited` is how long it took from asking it to its answer, where that is known.
+
+    `moving` is how long of it the server itself was pushing and pulling bytes.
+    """
 
     round: int
     chain: int
     report: HopReport
     waited: float | None = None
+    moving: float | None = None
 
 
 @dataclass(frozen=True)

@@ -114,12 +114,13 @@ class Round:
         if number % run.config.run.eval_every and number != run.config.run.rounds:
             return trained
         notify(self._callbacks, "on_evaluate_start", number)
-        trained.evaluation = Evaluation(
-            engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
-            run.config.run.evaluate_on, run.config.method.personal,
-        )  # fmt: skip
-        if run.server_evaluation is not None:
-            trained.central = run.server_evaluation.figures(state)
+        with self._planned.stopwatch.spending("evaluate"):  # over Flower this is where the time goes
+            trained.evaluation = Evaluation(
+                engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
+                run.config.run.evaluate_on, run.config.method.personal,
+            )  # fmt: skip
+            if run.server_evaluation is not None:
+                trained.central = run.server_evaluation.figures(state)
         return trained
 
 
