@@ -65,6 +65,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.client.schedule:Steady",
         "fedgsp.client.schedule:Decay",
         "fedgsp.client.schedule:Cosine",
+        "fedgsp.client.schedule:Warmup",
     ),
     "server": (
         "fedgsp.server.mean:Mean",

@@ -10,7 +10,7 @@ import typer
 RunDirectoryArgument = Annotated[Path, typer.Argument(help="Run directory.")]
 MethodName = Annotated[str | None, typer.Option(help="Method, such as fedgsp or fedavg. See `fedgsp methods`.")]
 DataSource = Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")]
-ModelName = Annotated[str | None, typer.Option(help="Model: small_cnn, leaf_cnn or package.module:callable.")]
+ModelName = Annotated[str | None, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds.")]
 Clients = Annotated[int | None, typer.Option(help="Use only this many clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of initial weights, plans and batches.")]

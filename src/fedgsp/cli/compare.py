@@ -25,7 +25,7 @@ def compare(
         list[str] | None, typer.Argument(metavar="METHOD...|RUN_DIR...", help="Methods to train, or folders of finished runs.")
     ] = None,
     data: Annotated[str, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")] = "glyphs",
-    model: Annotated[str, typer.Option(help="Model: small_cnn, leaf_cnn or package.module:callable.")] = "small_cnn",
+    model: Annotated[str, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")] = "small_cnn",
     rounds: Annotated[int, typer.Option(help="Rounds of every run.")] = 30,
     seeds: Annotated[int, typer.Option(help="Number of seeds: 3 means 0, 1 and 2. One seed says nothing of the noise.")] = 3,
     lr: Annotated[float | None, typer.Option(help="Learning rate of every method. Default: each method's own.")] = None,

@@ -24,6 +24,7 @@ OPTIONS = {
     "kappa": "method.planner.kappa", "order": "method.planner.order", "lr": "method.local.lr",
     "batch_size": "method.local.batch_size", "epochs": "method.local.epochs", "momentum": "method.local.momentum",
     "weight_decay": "method.local.weight_decay", "drop_last": "method.local.drop_last",
+    "optim": "method.local.optim", "clip_norm": "method.local.clip_norm",
 }  # fmt: skip
 """Which entry of a configuration an option sets; what is not given stays as the configuration has it."""
 

@@ -30,7 +30,7 @@ def tune(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Start from this config.toml.")] = None,
     data: Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model: small_cnn, leaf_cnn or package.module:callable.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of every run.")] = None,
     clients: Annotated[int | None, typer.Option(help="Use only this many clients.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,

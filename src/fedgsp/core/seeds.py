@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     SEED_SAMPLES = 23
     GAN = 24
     PARTITION = 30
+    TRANSFORM = 31
     SERVER_NOISE = 40
     CLIENT_NOISE = 41
 
@@ -74,6 +75,10 @@ class Seeds:
     def batches(self, round_: int, client: int, visit: int, epoch: int) -> np.random.Generator:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
+
+    def transform(self, round_: int, client: int, visit: int, epoch: int, place: int) -> int:
+        """What random transforms are seeded with, for the samples of one epoch from place `place` on."""
+        return int(generator(self.seed, Purpose.TRANSFORM, round_, client, visit, epoch, place).integers(2**31))
 
     def personal(self, round_: int, client: int) -> np.random.Generator:
         """What a client draws when it makes a round's model its own before it is evaluated."""

@@ -19,14 +19,16 @@ from fedgsp.core.errors import InputError, blamed, where_defined
 from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
+from fedgsp.core.tensors import clone
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.cache import Progress, silent
 from fedgsp.data.outline import DataOutline, stand_in
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.transports.ray.settings import parse_resources
-from fedgsp.models import Task, classification, initial_tensors, regression, resolve
+from fedgsp.models import ModelSpec, Task, initial_tensors, resolve, usual_task
 from fedgsp.models.catalog import load_initial
+from fedgsp.models.state import model_tensors
 from fedgsp.prepare import Once, Prepared
 from fedgsp.prepare.warm_up import warmed_up
 from fedgsp.run.accounting import check_private, privacy_notes
@@ -102,7 +104,7 @@ class RunBuilder:
         evaluated, held_out = _split(config, data)
         participants = _with_training_samples(data, evaluated)
         task, device = self._checked_task(config.method, data), _device(config)
-        spec = resolve(config.model.name if self.model is None else self.model, data.sample_shape, data.classes)
+        spec = _resolved(config.model.name if self.model is None else self.model, data)
         prepared = self._prepared(config, data, participants)
         evaluated = np.setdiff1d(evaluated, prepared.set_aside)
         at_server = np.asarray(prepared.at_server, dtype=np.int64)
@@ -146,7 +148,7 @@ class RunBuilder:
 
     def _checked_task(self, method: Method, data: FederatedData) -> Task:
         """The task, which must have what the method's clients report."""
-        task = (classification() if data.classes else regression()) if self.task is None else self.task
+        task = usual_task(data.classes, data.target_shape) if self.task is None else self.task
         check_task(task)
         method.check()
         if "accuracy" in method.local.reports() and "accuracy" not in task.metrics:
@@ -161,6 +163,10 @@ class RunBuilder:
         if not isinstance(prepared, Prepared):
             raise InputError(f"the preparation {where_defined(preparation)} gave {type(prepared).__name__}, not a Prepared.")
         return prepared
+
+
+def _resolved(model: str | Callable[..., nn.Module] | nn.Module, data: FederatedData) -> ModelSpec:
+    return resolve(model, data.sample_shape, data.classes, data.target_shape, data.count_tokens, data.padding)
 
 
 def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
@@ -224,7 +230,7 @@ def _with_kernel(
     """The worker setup with how its steps are made: decided here once, for all processes."""
     start = next(iter(state.models.values()), None)
     if start is None:
-        start = {name: tensor.clone() for name, tensor in scratch.state_dict().items()}
+        start = clone(model_tensors(scratch))
     samples = stand_in(setup.data) if isinstance(setup.data, DataOutline) else setup.data
     check = KernelCheck.of(scratch, setup.rule, setup.task, samples, setup.seeds, start, state.shared)
     workers = config.run.workers if isinstance(config.run.workers, int) else cores()
@@ -237,7 +243,11 @@ def _with_kernel(
 
 
 def _notes(config: RunConfig, data: FederatedData, participants: Clients, evaluated: Clients) -> tuple[str, ...]:
-    notes = []
+    notes = list(data.notes)
+    if config.engine.name == "ray" and data.augmentation is not None and data.augmentation.needs_rows:
+        raise InputError(
+            "a torch data set that is read anew must be where clients train: use workers of this machine, not Ray."
+        )
     idle = int((data.train.sizes[evaluated] == 0).sum())
     if idle:
         notes.append(f"{idle} client(s) have no training samples: they never train, and are only evaluated.")

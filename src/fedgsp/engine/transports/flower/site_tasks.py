@@ -35,7 +35,7 @@ from fedgsp.engine.transports.flower.scoring_limits import check_part, check_val
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
 from fedgsp.engine.transports.inline import OneThread
 from fedgsp.fast import PLAIN, Kernel
-from fedgsp.models import classification, regression, resolve
+from fedgsp.models import resolve, usual_task
 from fedgsp.parts import decode
 
 if TYPE_CHECKING:
@@ -158,8 +158,11 @@ class _SiteWorker:
     def _runner(self, shard: Shard) -> ChainRunner:
         run_spec = self.run_spec
         kernel = Kernel(run_spec.kernel, "as the server said", run_spec.layers)
-        task = classification() if self.data.classes else regression()
-        spec = resolve(run_spec.model, shard.data.sample_shape, self.data.classes)
+        task = usual_task(self.data.classes, self.data.target_shape)
+        like = shard.data
+        spec = resolve(
+            run_spec.model, like.sample_shape, self.data.classes, like.target_shape, like.count_tokens, like.padding
+        )  # fmt: skip
         setup = WorkerSetup(
             spec, self.rule, task, self.data, Seeds(run_spec.seed, self._secret), run_spec.device, self.store,
             kernel=kernel, wire=run_spec.wire,
