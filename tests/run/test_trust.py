@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import fedgsp
-from fedgsp.cli.cost import _of_run
 from fedgsp.cli.options import build_config
 from fedgsp.core.errors import InputError
 from fedgsp.cost import FLEETS
+from fedgsp.report.run_costs import cost_of_run
 from fedgsp.run import checkpoint
 from fedgsp.run.evaluate_run import evaluate_run
 from fedgsp.run.trust import MARK, code_named
@@ -24,7 +24,7 @@ ASK: dict[str, Callable[[Path, bool], object]] = {
     "resume": lambda path, trust: fedgsp.resume(path, rounds=2, workers=0, trust=trust),
     "replay": lambda path, trust: fedgsp.replay(path, workers=0, trust=trust),
     "evaluate": lambda path, trust: evaluate_run(path, None, "test", trust=trust),
-    "cost": lambda path, trust: _of_run(path, FLEETS["paper"], None, trust=trust),
+    "cost": lambda path, trust: cost_of_run(path, FLEETS["paper"], None, trust=trust),
     "compare": lambda path, trust: read_finished([path], trust=trust),
     "run --dry-run": lambda path, trust: build_config(path / "config.toml", {}, trust=trust),
 }
