@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from fedgsp.data import FederatedData, load
     from fedgsp.data.arrays import from_arrays
     from fedgsp.data.export import export
+    from fedgsp.data.huggingface import from_huggingface
     from fedgsp.data.in_memory import from_dataset, from_frame, partition
-    from fedgsp.data.partitioners import IID, Dirichlet, Quantity, Shards
+    from fedgsp.data.partitioners import IID, Dirichlet, FeatureShift, Quantity, Shards
     from fedgsp.data.readers.flower import from_flower
     from fedgsp.data.readers.leaf import load_leaf
     from fedgsp.method import Method
     from fedgsp.methods import METHODS, named
-    from fedgsp.models import Task, classification, regression
+    from fedgsp.models import Task, classification, multilabel, regression, sequence_labelling
     from fedgsp.progress import ProgressBar
     from fedgsp.project.new import new
     from fedgsp.report.build import make_report
@@ -44,6 +45,7 @@ __all__ = [
     "Costs",
     "Dirichlet",
     "Evaluation",
+    "FeatureShift",
     "FederatedData",
     "FedgspError",
     "Grouping",
@@ -69,11 +71,13 @@ __all__ = [
     "from_dataset",
     "from_flower",
     "from_frame",
+    "from_huggingface",
     "group",
     "inspect",
     "load",
     "load_leaf",
     "make_report",
+    "multilabel",
     "named",
     "new",
     "partition",
@@ -81,6 +85,7 @@ __all__ = [
     "replay",
     "report",
     "resume",
+    "sequence_labelling",
     "study",
     "train",
     "tune",
@@ -92,6 +97,7 @@ _HOMES = {
     "Costs": "report.run_costs",
     "Dirichlet": "data.partitioners",
     "Evaluation": "run.evaluate_run",
+    "FeatureShift": "data.partitioners",
     "FederatedData": "data",
     "FedgspError": "core.errors",
     "Grouping": "report.groups",
@@ -116,17 +122,20 @@ _HOMES = {
     "from_dataset": "data.in_memory",
     "from_flower": "data.readers.flower",
     "from_frame": "data.in_memory",
+    "from_huggingface": "data.huggingface",
     "group": "report.groups",
     "inspect": "report.inspect",
     "load": "data",
     "load_leaf": "data.readers.leaf",
     "make_report": "report.build",
+    "multilabel": "models",
     "new": "project.new",
     "named": "methods",
     "partition": "data.in_memory",
     "regression": "models",
     "replay": "api",
     "resume": "api",
+    "sequence_labelling": "models",
     "train": "api",
     "tune": "study.tuning",
 }

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from fedgsp.cli import common
+
 SEEDS = 3
 
 
@@ -45,6 +47,7 @@ def compare(
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the comparison. Give it again to go on.")] = Path("runs/compare"),
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
+    trust: common.Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -65,7 +68,7 @@ def compare(
     command = shlex.join(["fedgsp", "compare", *(names or [])])
     command += "".join("" if value is None else f" {option} {shlex.quote(str(value))}" for option, value in words.items())
     command += "".join(f" --set {shlex.quote(text)}" for text in sets or [])
-    given, federation = read_entries(names or []), None
+    given, federation = read_entries(names or [], trust=trust), None
     if data is not None or not given.runs:
         with progress_bar(silent) as progress:
             federation = load(data or DataSection.source, clients=clients, progress=progress)
@@ -75,7 +78,7 @@ def compare(
             *(names or []), data=federation, model=model, rounds=rounds, seeds=SEEDS if seeds is None else seeds, lr=lr,
             clients=clients, holdout_clients=holdout_clients, target=target_accuracy, fleet=fleet,
             workers=worker_count(workers or "auto"), out=out, adjust=lambda config: changed(config, sets or []),
-            callbacks=watcher(len(given.methods) * (seeds or SEEDS), silent), command=command,
+            callbacks=watcher(len(given.methods) * (seeds or SEEDS), silent), command=command, trust=trust,
         )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(found.facts, indent=2))

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -29,6 +31,7 @@ def cost(
     relay: Annotated[
         str | None, typer.Option(help="How models are handed on: manager (up, then down) or direct (device to device).")
     ] = None,
+    trust: common.Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Work out what runs would take on a fleet: by what really happened, and by the paper's formulas."""
@@ -46,7 +49,7 @@ def cost(
     chosen = replace(fleet_named(fleet), **{name: value for name, value in said.items() if value is not None and value != 0})
     if server_mbps == 0:
         chosen = replace(chosen, server_bits=None)
-    costs = cost_of_runs(*directories, fleet=chosen, rounds=rounds).runs
+    costs = cost_of_runs(*directories, fleet=chosen, rounds=rounds, trust=trust).runs
     if as_json:
         typer.echo(json.dumps({"fleet": asdict(chosen), "runs": costs}, indent=2))
         return

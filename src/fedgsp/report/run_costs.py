@@ -14,9 +14,9 @@ from fedgsp.parts import decode
 from fedgsp.plan import Grouped
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.clients import ClientFacts, read_client_facts
-from fedgsp.run.config import read_config
 from fedgsp.run.reader import RunReader, latest_checkpoint, need_run, read_log
 from fedgsp.run.result import RunResult
+from fedgsp.run.trust import code_named
 
 HEADS = ("run", "method", "rounds", "visits", "seconds", "computing", "MB through the server")
 
@@ -54,13 +54,14 @@ class Costs:
         return html_table("Costs", HEADS, self._rows())
 
 
-def cost(*runs: str | Path | RunResult, fleet: str | Fleet = "paper", rounds: int | None = None) -> Costs:
+def cost(*runs: str | Path | RunResult, fleet: str | Fleet = "paper", rounds: int | None = None, trust: bool = False) -> Costs:
     """Work out what runs would take on a fleet: by what really happened, and by the paper's formulas.
 
     Args:
         runs: Run directories, or what `fedgsp.train(..., out=...)` returned.
         fleet: A name (paper, phone-4g, phone-wifi, hospital-fibre), a .toml file, or a `fedgsp.cost.Fleet`.
         rounds: Only the first so many rounds; None: all.
+        trust: Let code that a directory names run where it must, although the run was not begun on this machine.
 
     Returns:
         The cost of each run.
@@ -69,7 +70,7 @@ def cost(*runs: str | Path | RunResult, fleet: str | Fleet = "paper", rounds: in
         InputError: There is no such run or fleet, or a run wrote no event log.
     """
     chosen = fleet_named(fleet) if isinstance(fleet, str) else fleet
-    return Costs(chosen, [cost_of_run(_place(run), chosen, rounds) for run in runs])
+    return Costs(chosen, [cost_of_run(_place(run), chosen, rounds, trust) for run in runs])
 
 
 def _place(run: str | Path | RunResult) -> Path:
@@ -80,8 +81,8 @@ def _place(run: str | Path | RunResult) -> Path:
     return run.directory
 
 
-def cost_of_run(directory: Path, fleet: Fleet, rounds: int | None) -> dict[str, Any]:
-    """The cost of one run as plain data; neither its code nor its data are needed."""
+def cost_of_run(directory: Path, fleet: Fleet, rounds: int | None, trust: bool = False) -> dict[str, Any]:
+    """The cost of one run as plain data; neither its code nor its data are needed, unless it was recorded long ago."""
     reader = RunReader(need_run(directory))
     if not isinstance(reader.config.get("method"), dict):
         raise InputError(f"{directory} has no [method] that can be read in its config.toml.")
@@ -91,16 +92,20 @@ def cost_of_run(directory: Path, fleet: Fleet, rounds: int | None) -> dict[str, 
     count = min(found[0].round, rounds or found[0].round)
     facts = read_client_facts(directory)
     if facts is None:  # recorded before runs wrote it down
-        facts = ClientFacts.of(RunBuilder().build(read_config(directory / "config.toml")))
+        builder = RunBuilder(trust=trust)
+        facts = ClientFacts.of(builder.build(builder.read(directory / "config.toml")))
     if facts.flops_per_sample is None:
         raise InputError(f"the FLOPs of {directory} could not be counted, so its cost cannot be worked out.")
     real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, reader.epochs, count)
     told: dict[str, Any] = {
         "run": str(directory), "method": reader.method, "flops_per_sample": facts.flops_per_sample, **asdict(real)
     }  # fmt: skip
-    planner = None
-    with suppress(InputError):  # a planner of the user's own, which the paper's formulas say nothing of
-        planner = decode("planner", reader.config["method"].get("planner"), "method.planner")
+    planner, table = None, reader.config["method"].get("planner")
+    if not code_named(
+        {"method": table}
+    ):  # the paper's formulas say nothing of a planner of the user's own, whose code may not run
+        with suppress(InputError):
+            planner = decode("planner", table, "method.planner")
     if isinstance(planner, Grouped):
         paper = paper_costs(planner.growth, int(facts.trains.sum()), count, planner.kappa, reader.epochs)
         told["paper"] = {**asdict(paper), "computing": paper.computing}

@@ -16,11 +16,12 @@ from fedgsp.data import FederatedData, load
 from fedgsp.data.sources import absolute
 from fedgsp.evaluate import summarise
 from fedgsp.run.build import IN_MEMORY, RunBuilder
-from fedgsp.run.config import EngineSection, read_config
+from fedgsp.run.config import EngineSection
 from fedgsp.run.evaluation import client_scores, every_row
 from fedgsp.run.keeping import FOLDER
 from fedgsp.run.reader import latest_checkpoint, need_run
 from fedgsp.run.result import RunResult
+from fedgsp.run.state_check import check_state
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,6 +91,7 @@ def evaluate(
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
     method: Method | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Evaluate a run's newest model, client by client.
 
@@ -101,6 +103,7 @@ def evaluate(
         model: The model, if the run of a directory was given it as an object.
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
+        trust: Let code that a directory names run, although the run was not begun on this machine.
 
     Returns:
         Figures over all clients and for each.
@@ -118,22 +121,23 @@ def evaluate(
     if isinstance(run, RunResult):
         return Evaluation(_evaluated(run.run, run.state, data, part, run.directory), run.score_name)
     path = Path(run)
-    config = read_config(need_run(path) / "config.toml", method)
+    builder = RunBuilder(None, model, task, method, trust=trust)
+    config = builder.read(need_run(path) / "config.toml")
     found = latest_checkpoint(path)
     if found is None:
         raise InputError(f"{path} has no checkpoint yet, so there is no model to evaluate.")
     own = data if config.data.source == IN_MEMORY and isinstance(data, FederatedData) else None
     if config.data.source == IN_MEMORY and own is None:
         raise InputError("this run was started in Python on data in memory; give it again: fedgsp.evaluate(directory, data).")
-    builder = RunBuilder(own, model, task, method)
-    built = builder.build(replace(config, run=replace(config.run, workers=0), engine=EngineSection()))
+    built = replace(builder, data=own).build(replace(config, run=replace(config.run, workers=0), engine=EngineSection()))
+    check_state(path, found[0], built.initial_state)
     facts = _evaluated(built, found[0], None if own is not None else data, part, path)
     return Evaluation(facts, built.worker_setup.task.score or "loss")
 
 
-def evaluate_run(path: Path, source: str | None, part: str) -> dict[str, Any]:
-    """Figures and per-client values of the newest model on one part of some data."""
-    return evaluate(path, source, part=part).facts
+def evaluate_run(path: Path, source: str | None, part: str, *, trust: bool = False) -> dict[str, Any]:
+    """Figures and per-client values of the newest model on one part of some data; `trust` lets code that the run names run."""
+    return evaluate(path, source, part=part, trust=trust).facts
 
 
 def _evaluated(

@@ -135,6 +135,7 @@ def compare(
     progress: bool | None = None,
     callbacks: Callable[[str], Sequence[Callback]] | None = None,
     command: str = "fedgsp.compare",
+    trust: bool = False,
 ) -> Comparison:
     """Compare methods on the same data, with the same seeds: how good, for whom, at what cost, and is it more than noise?
 
@@ -157,6 +158,7 @@ def compare(
         progress: Show a bar; None: in notebooks and on terminals.
         callbacks: Gives the callbacks of a run, by its name.
         command: What is written down as the command that made it.
+        trust: Let code that config files and runs from elsewhere name run.
 
     Returns:
         Tables, curves and a sentence on the noise; it shows itself in a notebook.
@@ -174,8 +176,8 @@ def compare(
         raise InputError(f"unknown fleet '{fleet}': {did_you_mean(fleet, FLEETS)}")
     if seeds < 1:
         raise InputError(f"`seeds=` must be at least 1, not {seeds}.")
-    given = read_entries(entries)
-    finished = read_finished(given.runs) if given.runs else []
+    given = read_entries(entries, trust=trust)
+    finished = read_finished(given.runs, trust=trust) if given.runs else []
     entrants, notes = from_runs(finished) if finished else ([], [])
     used = {
         str(run.directory): {"method": run.name, "seed": run.config.run.seed, "rounds": len(run.history)} for run in finished

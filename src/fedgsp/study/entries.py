@@ -26,11 +26,12 @@ class Entries:
     runs: list[Path | RunResult]
 
 
-def read_entries(given: Sequence[Entry]) -> Entries:
+def read_entries(given: Sequence[Entry], *, trust: bool = False) -> Entries:
     """Tell methods from runs, and give each method a label.
 
     Args:
         given: Names, methods, config files, `package.module:METHOD` texts, run directories or results.
+        trust: Whether code that a config file names may run; what is named here itself is the user's own word.
 
     Raises:
         InputError: There is nothing, or something of it is neither a method nor a run.
@@ -44,15 +45,16 @@ def read_entries(given: Sequence[Entry]) -> Entries:
         elif isinstance(one, (str, Path)) and is_run(one):
             found.runs.append(Path(one))
         else:
-            found.methods.append(read_method(one))
+            found.methods.append(read_method(one, trust=trust))
     return Entries(_told_apart(found.methods), found.runs)
 
 
-def read_method(given: Entry) -> tuple[str, Method]:
+def read_method(given: Entry, *, trust: bool = False) -> tuple[str, Method]:
     """A method, and what to call it.
 
     Args:
         given: A name, a method, a .toml file with a [method], or `package.module:METHOD`. A run stands for its method.
+        trust: Whether code that a config file names may run.
 
     Raises:
         InputError: It is none of these.
@@ -66,7 +68,7 @@ def read_method(given: Entry) -> tuple[str, Method]:
     text = str(given)
     if isinstance(given, Path) or text.endswith(".toml") or (is_run(given) and (Path(text) / "config.toml").is_file()):
         file = Path(text) if text.endswith(".toml") else Path(text) / "config.toml"
-        method = read_config(file).method
+        method = read_config(file, trust=trust).method
         own = method.name if method.name not in ("custom", *METHODS) else file.stem
         return (method.name if file.name == "config.toml" else own), method
     if ":" in text:

@@ -54,18 +54,19 @@ class FinishedRun:
         return Trace(str(self.directory), self.history, times["seconds"], times["computing"])
 
 
-def read_finished(places: Sequence[Path | RunResult]) -> list[FinishedRun]:
+def read_finished(places: Sequence[Path | RunResult], *, trust: bool = False) -> list[FinishedRun]:
     """Read finished runs that are to be compared.
 
     Args:
         places: Run directories, or what `fedgsp.train` returned.
+        trust: Whether a model or encoder of samples that a directory names may run, where it must.
 
     Raises:
         InputError: One is missing, unfinished, still running or named twice, or they are on different data.
     """
     if not places:
         raise InputError("there are no runs to compare; name run directories, or methods to be run.")
-    runs = [_taken(place) if isinstance(place, RunResult) else _read(place) for place in places]
+    runs = [_taken(place) if isinstance(place, RunResult) else _read(place, trust) for place in places]
     doubled = [
         one.directory for at, one in enumerate(runs) if one.directory.resolve() in {r.directory.resolve() for r in runs[:at]}
     ]
@@ -89,12 +90,12 @@ def read_finished(places: Sequence[Path | RunResult]) -> list[FinishedRun]:
     return runs
 
 
-def _read(directory: Path) -> FinishedRun:
+def _read(directory: Path, trust: bool) -> FinishedRun:
     process = holder(need_run(directory))
     if process is not None:
         which = f" (process {process})" if process else ""
         raise InputError(f"{directory} is still running{which}; wait for it, or stop it and compare later.")
-    config = read_config(directory / "config.toml", named(NOBODYS))
+    config = read_config(directory / "config.toml", named(NOBODYS), trust=trust, unread=frozenset({"method"}))
     reader, facts = RunReader(directory), read_result(directory)
     if facts is None or not (directory / "journal.jsonl").is_file():
         missing = "result.json" if facts is None else "journal.jsonl"
@@ -113,7 +114,7 @@ def _read(directory: Path) -> FinishedRun:
 def _taken(result: RunResult) -> FinishedRun:
     """A run that this process trained: read from its directory if it has one."""
     if result.directory is not None:
-        return _read(result.directory)
+        return _read(result.directory, trust=True)
     config = result.run.config
     if result.status not in ("finished", "target"):
         raise InputError(f"the run of {config.method.name} has not come to its end: it was {result.status}.")

@@ -46,6 +46,7 @@ def tune(
     out: str | Path | None = None,
     progress: bool | None = None,
     callbacks: Callable[[str], Sequence[Callback]] | None = None,
+    trust: bool = False,
 ) -> Tuning:
     """Try a grid of hyper-parameters on the validation part. Test samples are not used.
 
@@ -65,6 +66,7 @@ def tune(
         out: Folder of the sweep: give it again to go on. None: nothing is kept.
         progress: Show a bar; None: in notebooks and on terminals.
         callbacks: Gives the callbacks of a run, by its name.
+        trust: Let code that a config file or run from elsewhere names run.
 
     Returns:
         The figures of every point, the best of them, and the method with its values in place.
@@ -78,7 +80,7 @@ def tune(
         >>> sorted(found.best.point.values)
         ['lr']
     """
-    config, builder = _asked(method, data, model, task, data_seed)
+    config, builder = _asked(method, data, model, task, data_seed, trust)
     run = replace(config.run, rounds=config.run.rounds if rounds is None else rounds, workers=workers)
     share = config.data.validation if validation is None else validation
     config = replace(config, run=run, data=replace(config.data, validation=share))
@@ -94,7 +96,7 @@ def tune(
 
 
 def _asked(
-    given: Entry, data: str | FederatedData | None, model: Any, task: Task | None, data_seed: int
+    given: Entry, data: str | FederatedData | None, model: Any, task: Task | None, data_seed: int, trust: bool
 ) -> tuple[RunConfig, RunBuilder]:  # fmt: skip
     """The configuration that is tuned, and the objects that take the place of what it names."""
     if isinstance(given, RunResult):
@@ -103,7 +105,8 @@ def _asked(
         model = given.run.worker_setup.model.build if model is None else model
         task = given.run.worker_setup.task if task is None else task
     elif isinstance(given, (str, Path)) and (str(given).endswith(".toml") or is_run(given)):
-        config = read_config(Path(given) if str(given).endswith(".toml") else need_run(Path(given)) / "config.toml")
+        file = Path(given) if str(given).endswith(".toml") else need_run(Path(given)) / "config.toml"
+        config = read_config(file, trust=trust)
     else:
         label, method = read_method(given)
         config = RunConfig(method=replace(method, name=label), data=DataSection(seed=data_seed))
