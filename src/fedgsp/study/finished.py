@@ -10,6 +10,7 @@ from typing import Any
 from fedgsp.core.errors import InputError
 from fedgsp.methods import named
 from fedgsp.run.build import RunBuilder
+from fedgsp.run.clients import read_client_facts
 from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.reader import RunReader, holder, need_run, read_history, read_result
 from fedgsp.run.result import RunResult
@@ -34,6 +35,7 @@ class FinishedRun:
     history: list[dict[str, Any]]
     score: str | None = None
     in_memory: RunResult | None = None
+    trust: bool = False
 
     @property
     def name(self) -> str:
@@ -49,6 +51,9 @@ class FinishedRun:
         """With its seconds on the named fleets, which are worked out where they are not known yet (the data is needed then)."""
         if self.in_memory is not None:  # without an event log nobody knows how long its chains took
             return Trace(str(self.directory), self.history, {}, {})
+        facts = read_client_facts(self.directory)
+        if facts is None or facts.flops_per_sample is None:  # then it must be built, and with it what it names
+            RunBuilder(trust=self.trust).read(self.directory / "config.toml")
         epochs = RunReader(self.directory).epochs
         times = fleet_times(self.config, self.directory, len(self.history), RunBuilder(), keep=False, epochs=epochs)
         return Trace(str(self.directory), self.history, times["seconds"], times["computing"])
@@ -95,7 +100,7 @@ def _read(directory: Path, trust: bool) -> FinishedRun:
     if process is not None:
         which = f" (process {process})" if process else ""
         raise InputError(f"{directory} is still running{which}; wait for it, or stop it and compare later.")
-    config = read_config(directory / "config.toml", named(NOBODYS), trust=trust, unread=frozenset({"method"}))
+    config = read_config(directory / "config.toml", named(NOBODYS), unread=frozenset({"data", "model", "method"}))
     reader, facts = RunReader(directory), read_result(directory)
     if facts is None or not (directory / "journal.jsonl").is_file():
         missing = "result.json" if facts is None else "journal.jsonl"
@@ -108,7 +113,7 @@ def _read(directory: Path, trust: bool) -> FinishedRun:
         )
     method = reader.config.get("method")
     told = method if isinstance(method, dict) else {}
-    return FinishedRun(directory, config, told, facts, history[: facts["rounds"]], reader.score)
+    return FinishedRun(directory, config, told, facts, history[: facts["rounds"]], reader.score, trust=trust)
 
 
 def _taken(result: RunResult) -> FinishedRun:
