@@ -160,7 +160,7 @@ FAULTS = (
           "engine/transports/ray/test_engine.py"),
     Fault("engine/scheduled_round.py", "for segment in task.segments:\n            self._again(segment.index, alone=True)",
           "self._again(failed.index, alone=True)", "engine/test_task_batching.py"),
-    Fault("engine/transports/flower/transport.py", "self._clock.now() >= letter.deadline", "False", "deploy/test_faults.py"),
+    Fault("engine/transports/flower/transport.py", "self._clock.now() >= due.deadline", "False", "deploy/test_faults.py"),
     Fault("core/buffer_sums.py", "same &= bits_of(values) == bits_of(first)", "same &= values == first",
           "core/test_buffer_sums.py"),
     Fault("core/buffer_sums.py", "self._odds().bitwise_or_(kinds.to", "kinds.bitwise_or_(kinds.to", "core/test_buffer_sums.py"),
