@@ -224,11 +224,12 @@ def liar(samples: int, flipped: float | None) -> flower_grid.Tamper:
         if flipped is None:
             return RecordDict()
         handed: Any = message.content["model"]
+        record: Any = content["model"]
         made = {}
-        for name, array in content["model"].items():  # type: ignore[union-attr]
-            before, after = (np.frombuffer(one.data, dtype=one.dtype) for one in (handed[name], array))  # type: ignore[union-attr]
-            turned = (before - np.float32(flipped) * (after - before)).astype(array.dtype)  # type: ignore[union-attr]
-            made[name] = Array(array.dtype, array.shape, array.stype, turned.tobytes())  # type: ignore[union-attr]
+        for name, array in record.items():
+            before, after = (np.frombuffer(one.data, dtype=one.dtype) for one in (handed[name], array))
+            turned = (before - np.float32(flipped) * (after - before)).astype(array.dtype)
+            made[name] = Array(array.dtype, array.shape, array.stype, turned.tobytes())
         content["model"] = ArrayRecord(made)
         return hostile.with_facts(content, {**facts, "samples": samples, "steps": math.ceil(samples / 3)})
 
