@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from fedgsp.data import FederatedData, load
     from fedgsp.data.arrays import from_arrays
     from fedgsp.data.export import export
+    from fedgsp.data.huggingface import from_huggingface
     from fedgsp.data.in_memory import from_dataset, from_frame, partition
-    from fedgsp.data.partitioners import IID, Dirichlet, Quantity, Shards
+    from fedgsp.data.partitioners import IID, Dirichlet, FeatureShift, Quantity, Shards
     from fedgsp.data.readers.flower import from_flower
     from fedgsp.data.readers.leaf import load_leaf
     from fedgsp.method import Method
     from fedgsp.methods import METHODS, named
-    from fedgsp.models import Task, classification, regression
+    from fedgsp.models import Task, classification, multilabel, regression, sequence_labelling
     from fedgsp.report.build import make_report
     from fedgsp.report.inspect import inspect
     from fedgsp.run.callbacks import Callback
@@ -31,6 +32,7 @@ __all__ = [
     "METHODS",
     "Callback",
     "Dirichlet",
+    "FeatureShift",
     "FederatedData",
     "FedgspError",
     "InputError",
@@ -48,15 +50,18 @@ __all__ = [
     "from_dataset",
     "from_flower",
     "from_frame",
+    "from_huggingface",
     "inspect",
     "load",
     "load_leaf",
     "make_report",
+    "multilabel",
     "named",
     "partition",
     "regression",
     "replay",
     "resume",
+    "sequence_labelling",
     "train",
 ]
 
@@ -64,6 +69,7 @@ _HOMES = {
     "IID": "data.partitioners",
     "METHODS": "methods",
     "Dirichlet": "data.partitioners",
+    "FeatureShift": "data.partitioners",
     "FederatedData": "data",
     "FedgspError": "core.errors",
     "InputError": "core.errors",
@@ -81,15 +87,18 @@ _HOMES = {
     "from_dataset": "data.in_memory",
     "from_flower": "data.readers.flower",
     "from_frame": "data.in_memory",
+    "from_huggingface": "data.huggingface",
     "inspect": "report.inspect",
     "load": "data",
     "load_leaf": "data.readers.leaf",
     "make_report": "report.build",
+    "multilabel": "models",
     "named": "methods",
     "partition": "data.in_memory",
     "regression": "models",
     "replay": "api",
     "resume": "api",
+    "sequence_labelling": "models",
     "train": "api",
 }
 

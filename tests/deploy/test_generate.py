@@ -40,11 +40,13 @@ def test_everything_is_there_and_reads_back(tmp_path: Path) -> None:
         "fedgsp-node.service",
         "superlink.txt",
         "federation.toml",
+        "Dockerfile",
+        "compose.yaml",
     }
     server = {
         "fedgsp.toml", "ca.crt", "server.crt", "server.key", "superexec.secret", "environment.sh", "superlink.sh", "start.sh",
         "superexec.sh", "nginx.conf", "fedgsp-superlink.service", "fedgsp-superexec.service", "fedgsp-metrics.service",
-        "flwr/config.toml",
+        "flwr/config.toml", "Dockerfile", "compose.yaml",
     }  # fmt: skip
     app = {"pyproject.toml", "LICENSE", "README.md", "fedgsp_app/__init__.py", "fedgsp_app/server.py", "fedgsp_app/client.py"}
     assert names == {
@@ -82,6 +84,7 @@ def test_tls_and_node_keys_are_on(tmp_path: Path) -> None:
         "--host 127.0.0.1",
     ):
         assert flag in link
+    assert "fedgsp node" in node
     assert "--root-certificates" in node
     assert "--auth-supernode-private-key" in node
     everything = "".join(p.read_text(errors="replace") for p in place.root.rglob("*") if p.is_file())

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, Message, RecordDict
 
 import fedgsp
 from fedgsp.method import Method
@@ -142,10 +142,11 @@ class TestAnswers:
         there = small(tmp_path, model=tiny.NORMED, rounds=2)
 
         def change(content: RecordDict) -> RecordDict:
-            record: Any = content["model"]
-            for name, array in record.items():
+            held = hostile.opened(content["model"])
+            for name, array in held.items():
                 if array.dtype == "int64":
-                    record[name] = Array("int64", array.shape, array.stype, np.array(count).tobytes())
+                    held[name] = Array("int64", array.shape, array.stype, np.array(count).tobytes())
+            content["model"] = hostile.closed(held)
             return content
 
         there.grid.tamper = on("train", change)
@@ -166,9 +167,10 @@ class TestHonest:
         there = small(tmp_path, model=tiny.RAW, models=(tiny.RAW,), rounds=1)
 
         def change(content: RecordDict) -> RecordDict:
-            record: Any = content["model"]
-            array = record["mask"]
-            record["mask"] = Array(array.dtype, array.shape, array.stype, np.full(array.shape, np.nan, np.float32).tobytes())
+            held = hostile.opened(content["model"])
+            array = held["mask"]
+            held["mask"] = Array(array.dtype, array.shape, array.stype, np.full(array.shape, np.nan, np.float32).tobytes())
+            content["model"] = hostile.closed(held)
             return content
 
         there.grid.tamper = on("train", change)
@@ -197,13 +199,12 @@ def _times(record: str, factor: float) -> hostile.Change:
     """A record's real numbers, all times a factor."""
 
     def change(content: RecordDict) -> RecordDict:
-        held: Any = content[record]
         made = {}
-        for name, array in held.items():
+        for name, array in hostile.opened(content[record]).items():
             values = np.frombuffer(array.data, dtype=array.dtype)
             scaled = (values * factor).astype(array.dtype) if array.dtype.startswith("float") else values
             made[name] = Array(array.dtype, array.shape, array.stype, scaled.tobytes())
-        content[record] = ArrayRecord(made)
+        content[record] = hostile.closed(made)
         return content
 
     return change
@@ -223,14 +224,13 @@ def liar(samples: int, flipped: float | None) -> flower_grid.Tamper:
             return content
         if flipped is None:
             return RecordDict()
-        handed: Any = message.content["model"]
-        record: Any = content["model"]
+        handed = hostile.opened(message.content["model"])
         made = {}
-        for name, array in record.items():
+        for name, array in hostile.opened(content["model"]).items():
             before, after = (np.frombuffer(one.data, dtype=one.dtype) for one in (handed[name], array))
             turned = (before - np.float32(flipped) * (after - before)).astype(array.dtype)
             made[name] = Array(array.dtype, array.shape, array.stype, turned.tobytes())
-        content["model"] = ArrayRecord(made)
+        content["model"] = hostile.closed(made)
         return hostile.with_facts(content, {**facts, "samples": samples, "steps": math.ceil(samples / 3)})
 
     return tamper

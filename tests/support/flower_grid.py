@@ -20,8 +20,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedgsp.engine.transports.flower.client_app import app
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.records import pack, unpack
-from fedgsp.engine.transports.flower.transport import Clock
 from tests.support import tiny
 
 Fault = Literal[

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
+from fedgsp.engine.transports.flower.records import FLAT
+from fedgsp.engine.transports.flower.wire import ALIGNED, HEAD, places
 from tests.support.flower_grid import Node, Tamper
 
 Change = Callable[[RecordDict], RecordDict]
@@ -89,14 +91,29 @@ def _filled(value: float, first: bool = False) -> Callable[[np.ndarray[Any, Any]
     return make
 
 
+def opened(record: Any) -> dict[str, Array]:
+    """The tensors of a flat record, one by one."""
+    data = record[FLAT].data if FLAT in record else b""
+    found = places(data) if data else []
+    return {one.name: Array(one.type, one.shape, FLAT, data[one.begin : one.end]) for one in found}
+
+
+def closed(tensors: Mapping[str, Array]) -> ArrayRecord:
+    """Tensors as one flat record, also such as no honest site would make."""
+    head = json.dumps([[name, one.dtype, list(one.shape)] for name, one in tensors.items()]).encode()
+    data = HEAD.pack(len(head)) + head
+    for one in tensors.values():
+        data += b"\0" * (-len(data) % ALIGNED) + one.data
+    return ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, data)})
+
+
 def tensor_changes(name: str) -> Iterator[Change]:
     """A record of tensors with everything wrong that can be."""
 
     def arrays(change: Callable[[dict[str, Array]], dict[str, Array]]) -> Change:
         def changed(content: RecordDict) -> RecordDict:
             record = content.get(name)
-            held = dict(record.items()) if isinstance(record, ArrayRecord) else {}
-            content[name] = ArrayRecord(change(held))
+            content[name] = closed(change(opened(record) if isinstance(record, ArrayRecord) else {}))
             return content
 
         return changed
@@ -119,6 +136,15 @@ def tensor_changes(name: str) -> Iterator[Change]:
 
         return arrays(change)
 
+    def whole(make: Callable[[Array], Array]) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record = content.get(name)
+            held = record[FLAT] if isinstance(record, ArrayRecord) and FLAT in record else Array("uint8", (0,), FLAT, b"")
+            content[name] = ArrayRecord({FLAT: make(held)})
+            return content
+
+        return changed
+
     for filled in (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, 1e6):
         yield values("float32", _filled(filled))
         yield values("float32", _filled(filled, first=True))
@@ -127,10 +153,13 @@ def tensor_changes(name: str) -> Iterator[Change]:
             yield values("int64", _filled(count))
     yield values("float32", lambda held: held * np.float32(1000) + np.float32(1000))
     yield arrays(lambda held: {})
-    yield arrays(lambda held: {**held, "more": Array("float32", (1,), "fedgsp.raw", b"\0" * 4)})
+    yield arrays(lambda held: {**held, "more": Array("float32", (1,), FLAT, b"\0" * 4)})
     yield arrays(lambda held: dict(list(held.items())[1:]))
-    yield one(lambda array: Array(array.dtype, array.shape, "numpy.ndarray", array.data))
-    yield one(lambda array: Array("object", array.shape, "pickle", b"\x80\x04N."))
+    yield one(lambda array: Array("object", array.shape, array.stype, b"\x80\x04N."))
+    yield whole(lambda array: Array(array.dtype, array.shape, "numpy.ndarray", array.data))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:-1]))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:5]))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, b"\xff" * 64))
     yield one(lambda array: Array("float64", array.shape, array.stype, array.data * 2))
     yield one(lambda array: Array(array.dtype, (10**9, 10**9), array.stype, array.data))
     yield one(lambda array: Array(array.dtype, (-1,), array.stype, array.data))

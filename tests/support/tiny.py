@@ -72,10 +72,14 @@ def bits(tensors: dict[str, torch.Tensor]) -> bytes:
     return b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))
 
 
-def cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The real command line in a process of its own."""
+def cli(*arguments: str, cwd: str | Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The real command line in a process of its own; on Linux forked from one that has imported it."""
+    if sys.platform == "linux":
+        from tests.support import forked_cli
+
+        return forked_cli.run(*arguments, cwd=cwd)
     command = [sys.executable, "-c", "from fedgsp.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment(), **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment(), cwd=cwd)
 
 
 def environment() -> dict[str, str]:

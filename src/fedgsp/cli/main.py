@@ -31,7 +31,23 @@ def _root(
 
 def build_app() -> typer.Typer:
     """All commands, put together anew, so that `main` can be called again and again in one process."""
-    from fedgsp.cli import compare, cost, data, deploy, evaluate, group, methods, report, run, site, study, tune, watch
+    from fedgsp.cli import (
+        compare,
+        cost,
+        data,
+        deploy,
+        evaluate,
+        group,
+        methods,
+        models,
+        node,
+        report,
+        run,
+        site,
+        study,
+        tune,
+        watch,
+    )  # fmt: skip
 
     app = typer.Typer(
         help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
@@ -41,7 +57,8 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    for commands in (run, evaluate, methods, tune, data, group, cost, study, compare, report, watch, deploy, site):
+    every = (run, evaluate, methods, models, tune, data, group, cost, study, compare, report, watch, deploy, site, node)
+    for commands in every:
         commands.register(app)
     return app
 

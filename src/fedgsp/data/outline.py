@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from fedgsp.core.errors import InputError
 from fedgsp.core.profiles import Profiles
 from fedgsp.data.federated import FederatedData, Rows, Split
 
@@ -102,6 +103,14 @@ class DataOutline(FederatedData):
     def fingerprint(self) -> str:
         """See `identity`."""
         return self.identity
+
+    def count_tokens(self) -> int:
+        """The largest token is not known here."""
+        if super().count_tokens() and not self.vocabulary:
+            raise InputError(
+                "a server without samples cannot see how many tokens there are; give a model of your own that has the number."
+            )
+        return super().count_tokens()
 
     def with_validation(self, fraction: float, data_seed: int) -> FederatedData:
         """Clients have carved it out already."""

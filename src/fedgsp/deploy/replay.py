@@ -82,6 +82,8 @@ class SiteRecording(Recording):
 
     def build(self, config: RunConfig, builder: RunBuilder, kernel: str | None) -> tuple[Run, Run]:
         """See `Recording.build`: the run was begun without samples, and is replayed with them."""
+        if config.method.local.privacy is not None:
+            raise InputError("sites drew the noise on their updates from keys of their own, so this run cannot be replayed.")
         assert self.log.samples is not None
         original = replace(builder, data=outline(self.log.samples, self.log.first.values(), self.log.weight_bound)).build(
             config, kernel=kernel

@@ -18,8 +18,9 @@ from flwr.serverapp import Grid
 from fedgsp.core.errors import Paused, RunFailed
 from fedgsp.deploy.registration import Registration, RegistrationQuery
 from fedgsp.deploy.site_log import SampleFormat, SiteLog, SiteRecord, changes, outline, participants_of
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.site_messages import SiteAddress
-from fedgsp.engine.transports.flower.transport import Clock, FlowerTransport, ask, unreachable
+from fedgsp.engine.transports.flower.transport import FlowerTransport, ask, unreachable
 
 if TYPE_CHECKING:
     from fedgsp.data.outline import DataOutline

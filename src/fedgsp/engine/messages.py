@@ -97,6 +97,7 @@ Task = TrainTask | EvaluateTask | SumTask
 class HopDone:
     """A client of chain `chain` has trained; `waited` is how long it took from asking it to its answer, where that is known.
 
+    `moving` is how long of it the server itself was pushing and pulling bytes.
     `lengths` says how far it moved what it was handed, where somebody measured it.
     """
 
@@ -104,6 +105,7 @@ class HopDone:
     chain: int
     report: HopReport
     waited: float | None = None
+    moving: float | None = None
     lengths: Mapping[str, float] = field(default_factory=dict)
 
 

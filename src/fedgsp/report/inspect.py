@@ -109,12 +109,8 @@ def class_counts(data: FederatedData) -> NDArray[np.int64]:
     """(K, F) samples of each class in all parts of each client; for regression those of quantile bins of the training part."""
     if not data.classes:
         return np.asarray(data.profiles().counts, dtype=np.int64)
-    total = np.zeros(len(data) * data.classes, dtype=np.int64)
-    for part in (data.train, data.validation, data.test):
-        owner = np.repeat(np.arange(len(data)), part.sizes)
-        codes = np.asarray(data.labels[part.rows]).astype(np.int64)
-        total += np.bincount(owner * data.classes + codes, minlength=len(total))
-    return total.reshape(len(data), data.classes)
+    parts = [data.count_classes(part) for part in (data.train, data.validation, data.test)]
+    return np.asarray(parts[0] + parts[1] + parts[2])
 
 
 def effective(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -90,7 +90,7 @@ MEMBER = _record(
 )
 EVENT_KEYS: Mapping[str, Test] = {
     **dict.fromkeys(("round", "attempt", "bytes", "chain", "chains", "hop", "samples", "down", "up", "planned"), is_count),
-    **dict.fromkeys(("seconds", "waited", "trained", "at"), is_number),
+    **dict.fromkeys(("seconds", "waited", "trained", "moving", "at"), is_number),
     **dict.fromkeys(("cause", "trace"), _maybe(_text)),
     **dict.fromkeys(("run", "worker", "fingerprint"), _text),
     "client": _maybe(is_count), "hops": _list_of(is_count), "left": _list_of(is_count), "members": _list_of(MEMBER),

@@ -11,6 +11,7 @@ from torch import nn
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Yields
+from fedgsp.models.state import load_tensors
 from fedgsp.server import ServerRule, evaluated_model
 
 if TYPE_CHECKING:
@@ -89,6 +90,6 @@ class RunResult:
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced at once
             module = self.run.worker_setup.fresh_model()
         tensors, beside = self.state.evaluated(name)
-        module.load_state_dict(tensors)
+        load_tensors(module, tensors)
         self.run.worker_setup.rule.before_evaluate(module, beside)
         return module.eval()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.tensors import Tensors, digest, rounded, wire_bytes
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
-from fedgsp.engine.transports.flower.records import RAW, Refused, heard, pack, say, unpack, unpack_like
+from fedgsp.engine.transports.flower.records import FLAT, Refused, heard, pack, payload, say, unpack, unpack_like
 from fedgsp.engine.transports.flower.update_guard import (
     BESIDE,
     BUFFERS,
@@ -21,6 +23,7 @@ from fedgsp.engine.transports.flower.update_guard import (
     check_size,
     moved,
 )
+from fedgsp.engine.transports.flower.wire import HEAD, places
 
 
 def model() -> Tensors:
@@ -28,6 +31,10 @@ def model() -> Tensors:
         "w": torch.tensor([[1.0, -2.5], [3.25e-8, 4.0]]), "n": torch.tensor(7), "b": torch.tensor([True, False]),
         "d": torch.tensor([1 / 3], dtype=torch.float64), "none": torch.empty(0, 3),
     }  # fmt: skip
+
+
+def _record(data: bytes) -> ArrayRecord:
+    return ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, data)})
 
 
 class TestRecords:
@@ -39,9 +46,9 @@ class TestRecords:
         packed = pack(model(), wire)  # type: ignore[arg-type]
         found = unpack_like(packed, model(), wire, "x")  # type: ignore[arg-type]
         assert digest(found) == digest(rounded(model(), wire))  # type: ignore[arg-type]
-        assert sum(len(array.data) for array in packed.values()) == wire_bytes(model(), wire)  # type: ignore[arg-type]
-        assert packed["w"].dtype == wire
-        assert packed["n"].dtype == "int64"
+        assert payload(packed) == wire_bytes(model(), wire)  # type: ignore[arg-type]
+        kinds = {place.name: place.type for place in places(packed[FLAT].data)}
+        assert kinds == {"w": wire, "n": "int64", "b": "bool", "d": wire, "none": wire}
         assert digest(rounded(found, wire)) == digest(found)  # type: ignore[arg-type]
 
     def test_no_pickle_is_ever_looked_at(self) -> None:
@@ -49,18 +56,45 @@ class TestRecords:
         with pytest.raises(Refused, match="unknown kind 'pickle object'"):
             unpack(record, "it")
 
+    def test_a_model_is_one_array_and_nothing_is_none(self) -> None:
+        assert list(pack(model())) == [FLAT]
+        assert len(pack({})) == 0
+        assert unpack(pack({}), "it") == {}
+        assert set(say({}, model=pack(model()), shared=pack({}))) == {"fedgsp", "model"}
+
+    def test_the_record_by_hand(self) -> None:
+        data = pack({"a": torch.tensor([1, 2], dtype=torch.int16), "b": torch.tensor(1.0)})[FLAT].data
+        head = b'[["a","int16",[2]],["b","float32",[]]]'
+        assert data[8 : 8 + len(head)] == head
+        assert HEAD.unpack_from(data) == (len(head),)
+        assert [(place.begin, place.end) for place in places(data)] == [(48, 52), (56, 60)]
+        assert data[46:] == b"\0\0" + b"\1\0\2\0" + b"\0" * 4 + b"\0\0\x80\x3f"
+
     @pytest.mark.parametrize(
-        ("array", "sentence"),
+        ("entries", "body", "sentence"),
         [
-            (Array("float32", (3,), RAW, b"\0" * 8), "8 bytes, which is not the shape"),
-            (Array("float32", (-2,), RAW, b"\0" * 8), "which is not the shape"),
-            (Array("float32", (1,), RAW, b"\0\0\xc0\x7f"), "not finite"),
-            (Array("float32", (1,), RAW, b"\0\0\x80\x7f"), "not finite"),
+            ([["w", "float32", [3]]], b"\0" * 8, "its head says"),
+            ([["w", "float32", [1]]], b"\0" * 8, "its head says"),
+            ([["w", "float32", [-2]]], b"\0" * 8, r"the shape \[-2\]"),
+            ([["w", "float32", [True]]], b"\0" * 4, "the shape"),
+            ([["w", "object", [1]]], b"\x80\x04N.", "unknown type 'object'"),
+            ([["w", "float32", [1]]], b"\0\0\xc0\x7f", "not finite"),
+            ([["w", "float32", [1]]], b"\0\0\x80\x7f", "not finite"),
+            ([["w", "int8", [0]], ["w", "int8", [0]]], b"", "a tensor twice"),
+            ([["w", "int8"]], b"", "not a name, a type and a shape"),
+            ({"w": 1}, b"", "not a list"),
         ],
     )
-    def test_what_lies_about_itself_is_refused(self, array: Array, sentence: str) -> None:
+    def test_what_lies_about_itself_is_refused(self, entries: Any, body: bytes, sentence: str) -> None:
+        text = json.dumps(entries).encode()
+        head = HEAD.pack(len(text)) + text
         with pytest.raises(Refused, match=sentence):
-            unpack(ArrayRecord({"w": array}), "it")
+            unpack(_record(head + b"\0" * (-len(head) % 8) + body if body else head), "it")
+
+    @pytest.mark.parametrize("data", [b"", b"\0" * 7, HEAD.pack(9) + b"[]", HEAD.pack(2) + b"[{", HEAD.pack(0)])
+    def test_what_is_no_record_is_refused(self, data: bytes) -> None:
+        with pytest.raises(Refused, match="it: it"):
+            unpack(_record(data), "it")
 
     def test_names_shapes_and_types_must_be_those_expected(self) -> None:
         like = {"w": torch.zeros(2, 2)}
@@ -77,8 +111,8 @@ class TestRecords:
         for content, sentence in (
             (RecordDict(), "not one of fedgsp's"),
             (RecordDict({"fedgsp": ConfigRecord({"json": "{"})}), "not JSON"),
-            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 99}'})}), "not of protocol 1"),
-            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 1, "x": NaN}'})}), "a number is NaN"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 99}'})}), "not of protocol 2"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 2, "x": NaN}'})}), "a number is NaN"),
         ):
             with pytest.raises(Refused, match=sentence):
                 heard(content)

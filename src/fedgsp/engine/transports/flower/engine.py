@@ -28,9 +28,11 @@ from fedgsp.engine.chain_runner import peak_memory_bytes
 from fedgsp.engine.messages import EngineEvent, HopDone, HopSkipped, Listener, NotEvaluated
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.board import Board, NoBoard
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.site_messages import Evaluating, SiteAddress, SiteQuestion, Training
-from fedgsp.engine.transports.flower.transport import Clock, Conversation, FlowerTransport, ask
+from fedgsp.engine.transports.flower.transport import Conversation, FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UpdateGuard
 from fedgsp.evaluate.forward import SampleScores
 
@@ -66,6 +68,7 @@ class MessageSettings:
     time_limit: AdaptiveTimeLimit = field(default_factory=lambda: AdaptiveTimeLimit(60.0, 3600.0))
     guard: UpdateGuard = field(default_factory=lambda: UpdateGuard(10.0))
     clock: Clock = field(default_factory=Clock)
+    board: Board = field(default_factory=NoBoard)
     limits: SiteLimits = field(default_factory=SiteLimits)
 
 
@@ -94,8 +97,13 @@ class FlowerEngine:
                 report = event.report
                 self._messages.time_limit.learn(report.client, report.samples, report.seconds, event.waited)
             listener(event)
+            board.note(event)
 
-        scheduler = ChainScheduler(self._transport(conversation, self._sites.data.train.sizes, plan.round))
+        board = self._messages.board
+        board.begin(plan)
+        transport = self._transport(conversation, self._sites.data.train.sizes, plan.round)
+        transport.asked = board.asked
+        scheduler = ChainScheduler(transport)
         work = planned_work(plan, self._sites.data)
         return scheduler.run_chains(plan, state, told, absent, work=work)
 

@@ -20,9 +20,10 @@ from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
 from fedgsp.data.sources import KINDS as SOURCES
 from fedgsp.data.sources import parse
+from fedgsp.models.catalog import BUILT_IN
 
 Histogram = Literal["exact", "noised", "off"]
-MODELS = ("leaf_cnn", "small_cnn")
+MODELS = tuple(BUILT_IN)
 ENTRIES = {
     "site": ("name", "number"),
     "data": ("source", "client", "seed"),

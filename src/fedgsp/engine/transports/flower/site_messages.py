@@ -22,7 +22,7 @@ from fedgsp.core.chain import Hop, HopReport, Plan
 from fedgsp.core.tensors import FULL, Tensors, rounded, total_bytes, wire_bytes
 from fedgsp.engine.messages import ChainOutput
 from fedgsp.engine.transports.flower import site_checks
-from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, unpack_like
+from fedgsp.engine.transports.flower.records import Refused, arrays, pack, payload, say, unpack_like
 from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.transport import CheckedAnswer, OutgoingMessage, Questions
 from fedgsp.engine.transports.flower.update_guard import (
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.run_spec import RunSpec
 
 STATE_VERSION = re.compile(r"(\d{6,20})-[0-9a-f]{32}")
+POLLS_A_SECOND = 30
+"""What all nodes together may ask a SuperLink, which takes about 4 ms for each."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class ChainModel:
     sent: Tensors = field(default_factory=dict)
     client_versions: dict[int, str] = field(default_factory=dict)
     trained: bool = False
+
+
+def poll_hint(sites: int) -> float:
+    """How often nodes should ask for work while a run is on: the more there are, the less often each."""
+    return sites / POLLS_A_SECOND
 
 
 class _Talk:
@@ -132,13 +139,14 @@ class Training(_Talk):
         facts = {
             "run": self._run_spec.encode(), "round": self._plan.round, "client": hop.client, "version": station.version,
             "state": state, "hop": hop.index, "repeat": hop.repeat, "first": not carried.trained,
+            "poll": poll_hint(len(self._sites.data)),
         }  # fmt: skip
         records = {"model": carried.record} if self._setup.rule.hands_on or state is None else {}
         if self._fetches and carried.trained:
             records["global"] = self.begin(index).record
         content = say(facts, shared=self._shared, **records)
         return OutgoingMessage(
-            station.node, "train", content, sum(_payload(record) for record in (self._shared, *records.values()))
+            station.node, "train", content, sum(payload(record) for record in (self._shared, *records.values()))
         )
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
@@ -251,10 +259,11 @@ class Evaluating(_Talk, Questions):
         facts = {
             "run": self._run_spec.encode(), "round": self._state.round, "client": hop.client, "version": station.version,
             "state": state, "parts": list(question.parts), "personal": question.personal,
+            "poll": poll_hint(len(self._sites.data)),
         }  # fmt: skip
         records = {"model": model} if self._setup.rule.hands_on or state is None else {}
         content = say(facts, beside=beside, **records)
-        return OutgoingMessage(station.node, "evaluate", content, _payload(beside) + sum(map(_payload, records.values())))
+        return OutgoingMessage(station.node, "evaluate", content, payload(beside) + sum(map(payload, records.values())))
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
         """Means over the samples of each part."""
@@ -278,10 +287,6 @@ def _added(total: Tensors, sent: Tensors) -> Tensors:
         value = tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
         result[name] = result[name] + value if name in result else value
     return result
-
-
-def _payload(record: ArrayRecord) -> int:
-    return sum(len(array.data) for array in record.values())
 
 
 def _seconds(facts: dict[str, Any], waited: float) -> float:

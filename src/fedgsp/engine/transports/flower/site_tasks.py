@@ -27,6 +27,7 @@ from fedgsp.core.tensors import FULL, Tensors, clone
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.transports.flower.histogram import usable
+from fedgsp.engine.transports.flower.noise_key import noise_key
 from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
 from fedgsp.engine.transports.flower.run_spec import RunSpec
@@ -34,7 +35,7 @@ from fedgsp.engine.transports.flower.scoring_limits import check_part, check_val
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
 from fedgsp.engine.transports.inline import OneThread
 from fedgsp.fast import PLAIN, Kernel
-from fedgsp.models import classification, regression, resolve
+from fedgsp.models import resolve, usual_task
 from fedgsp.parts import decode
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class _SiteWorker:
             raise Refused(f"the site '{site.name}' is client {site.number} and not {self.order.client}")
         self.data: FederatedData = carved(self.run_spec, shard, self.order.client)
         self.rule = _rule(self.run_spec)
+        self._secret = noise_key(site.state) if self.rule.privacy is not None else ()
         self.store = ClientStore(site.state / f"run-{self.run_spec.run}")
         self.runner = self._runner(shard)
         self._trained = frozenset(trained(self.runner.trainer.model))
@@ -156,10 +158,13 @@ class _SiteWorker:
     def _runner(self, shard: Shard) -> ChainRunner:
         run_spec = self.run_spec
         kernel = Kernel(run_spec.kernel, "as the server said", run_spec.layers)
-        task = classification() if self.data.classes else regression()
-        spec = resolve(run_spec.model, shard.data.sample_shape, self.data.classes)
+        task = usual_task(self.data.classes, self.data.target_shape)
+        like = shard.data
+        spec = resolve(
+            run_spec.model, like.sample_shape, self.data.classes, like.target_shape, like.count_tokens, like.padding
+        )  # fmt: skip
         setup = WorkerSetup(
-            spec, self.rule, task, self.data, Seeds(run_spec.seed), run_spec.device, self.store,
+            spec, self.rule, task, self.data, Seeds(run_spec.seed, self._secret), run_spec.device, self.store,
             kernel=kernel, wire=run_spec.wire,
         )  # fmt: skip
         try:
