@@ -162,7 +162,7 @@ def test_every_nth_by_the_configuration(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_an_earlier_version_leaves_the_event_log_whole(copy: Path) -> None:
-    from tests.support.hostile import with_facts
+    from tests.support.hostile_runs import with_facts
 
     for path in (copy / "checkpoint").iterdir():
         with_facts(path, lambda facts: facts.pop("events_bytes"))

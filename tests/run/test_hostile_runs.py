@@ -18,7 +18,7 @@ from fedgsp.report.page import build
 from fedgsp.report.payload import payload
 from fedgsp.run.evaluate_run import evaluate_run
 from fedgsp.study.finished import read_finished
-from tests.support import hostile, tiny
+from tests.support import hostile_runs, tiny
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def check(run: Path, place: Path, seed: int, count: int) -> dict[str, int]:
         folder.mkdir(parents=True)
     (outside / "victim.txt").write_text("mine\n")
     done = dict.fromkeys((name for name, _ in OPERATIONS), 0)
-    for what, path in hostile.mutants(run, mutants, outside, seed, count):
-        before = hostile.tree(place, path)
+    for what, path in hostile_runs.mutants(run, mutants, outside, seed, count):
+        before = hostile_runs.tree(place, path)
         for name, operation in OPERATIONS:
             try:
                 operation(path)
@@ -67,7 +67,7 @@ def check(run: Path, place: Path, seed: int, count: int) -> dict[str, int]:
                 pass  # a sentence
             except Exception as error:
                 raise AssertionError(f"{name}, seed {seed}, {what}") from error
-            assert hostile.tree(place, path) == before, f"{name} wrote outside, seed {seed}, {what}"
+            assert hostile_runs.tree(place, path) == before, f"{name} wrote outside, seed {seed}, {what}"
     return done
 
 

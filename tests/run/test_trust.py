@@ -18,7 +18,7 @@ from fedgsp.run import checkpoint
 from fedgsp.run.evaluate_run import evaluate_run
 from fedgsp.run.trust import MARK, code_named
 from fedgsp.study.finished import read_finished
-from tests.support import hostile, tiny
+from tests.support import hostile_runs, tiny
 
 ASK: dict[str, Callable[[Path, bool], object]] = {
     "resume": lambda path, trust: fedgsp.resume(path, rounds=2, workers=0, trust=trust),
@@ -140,7 +140,7 @@ def test_the_code_a_configuration_names() -> None:
 def test_a_model_name_in_a_checkpoint_leads_nowhere(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "er" / "run"
     fedgsp.train("fedavg", tiny.federation(), tiny.linear, rounds=1, workers=0, out=out)
-    made = hostile.with_model_called(hostile.newest(out), "/../../x")
+    made = hostile_runs.with_model_called(hostile_runs.newest(out), "/../../x")
     with pytest.raises(checkpoint.DamagedCheckpoint, match="not one that fedgsp wrote"):
         checkpoint.load(made)
     with pytest.raises(InputError, match="is whole: fedgsp resume"):

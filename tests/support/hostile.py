@@ -1,161 +1,211 @@
-"""Run directories that somebody made to do harm: links that lead out, names that are paths, pipes, odd configurations."""
+"""Hostile sites: what they make of their honest answers, field by field, and whole federations with some of them."""
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import json
-import os
-import random
-import shutil
-import tomllib
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+import resource
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import tomli_w
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from tests.support import damage
+from fedgsp.engine.transports.flower.records import FLAT
+from fedgsp.engine.transports.flower.wire import ALIGNED, HEAD, places
+from tests.support.flower_grid import Node, Tamper
 
-ESCAPES = ("/../../x", "../x", "..", "/tmp/x", "a/../../../x", "a\\..\\x", "", " x", ".x", "x\0y", "x\n", "\u2025/x", "x" * 300)
-VALUES: tuple[Any, ...] = (True, -1, 2**62, 1e308, float("nan"), "text", "../../x", "a:b", [], {}, [[1]], {"kind": "a:b"}, "")
+Change = Callable[[RecordDict], RecordDict]
+"""One lie: from an honest answer to a hostile one."""
 
-
-def mutants(run: Path, place: Path, outside: Path, seed: int, count: int) -> Iterator[tuple[str, Path]]:
-    """(what was done to it, a copy of `run` made hostile): `count` in all, drawn by a seed from every kind there is."""
-    rng = random.Random(seed)
-    made = [*_links(run, outside), *_pipes(run), *_names(run), *(_odd_config(run, rng) for _ in range(count))]
-    rng.shuffle(made)
-    for what, change in made[: count // 2]:
-        copy = place / "mutant"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(run, copy)
-        change(copy)
-        yield what, copy
-    drawn = list(damage.plans(run, seed, each=count))
-    rng.shuffle(drawn)
-    yield from damage.copies(run, place, drawn[: count - count // 2])
+DEEP: Any = []
+for _ in range(400):
+    DEEP = [DEEP]
+NASTY: tuple[Any, ...] = (
+    None, True, "x", "x" * 5000, -(10**7), 10**30, -(2**63), 1e308, -1e308, 2.5e8, [], {}, [1, "a", None],
+    {"a": {"b": [1]}}, DEEP,
+)  # fmt: skip
+"""Values that no field may have, or that tell nothing where one may (the time that a hop took)."""
+GONE = object()
 
 
-def tree(place: Path, but: Path) -> dict[str, str]:
-    """All files below a folder and what is in them, but for those below `but`."""
-    found: dict[str, str] = {}
-    for folder, folders, files in os.walk(place):
-        folders[:] = [name for name in folders if Path(folder, name) != but]
-        for name in files:
-            path = Path(folder, name)
-            content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-            found[str(path)] = hashlib.sha256(content).hexdigest()
+def facts_of(content: RecordDict) -> dict[str, Any]:
+    record: Any = content["fedgsp"]
+    found: dict[str, Any] = json.loads(record["json"])
     return found
 
 
-def with_facts(checkpoint: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The checkpoint with other facts in its header, under the name that fits."""
-    content = checkpoint.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    facts = json.loads(header["__metadata__"]["fedgsp"])
-    change(facts)
-    header["__metadata__"]["fedgsp"] = json.dumps(facts)
-    return _rewritten(checkpoint, header, content[8 + length :])
+def with_facts(content: RecordDict, facts: Mapping[str, Any] | str) -> RecordDict:
+    text = facts if isinstance(facts, str) else json.dumps(facts)
+    content["fedgsp"] = ConfigRecord({"json": text})
+    return content
 
 
-def with_model_called(checkpoint: Path, name: str) -> Path:
-    """The checkpoint with its model under another name, facts and tensors alike."""
-    content = checkpoint.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    facts = json.loads(header["__metadata__"]["fedgsp"])
-    facts["models"] = [*facts["models"], name]
-    tensors = {key: value for key, value in header.items() if key != "__metadata__"}
-    offset = max(value["data_offsets"][1] for value in tensors.values())
-    header[f"models|{name}|w"] = {"dtype": "F32", "shape": [1], "data_offsets": [offset, offset + 4]}
-    header["__metadata__"]["fedgsp"] = json.dumps(facts)
-    return _rewritten(checkpoint, header, content[8 + length :] + b"\0" * 4)
+def says(path: Sequence[str], value: Any) -> Change:
+    """A field of the facts, however deep, has another value, or is gone."""
+
+    def change(content: RecordDict) -> RecordDict:
+        facts = facts_of(content)
+        place = facts
+        for key in path[:-1]:
+            place = place[key]
+        if value is GONE:
+            place.pop(path[-1], None)
+        else:
+            place[path[-1]] = copy.deepcopy(value)
+        return with_facts(content, facts)
+
+    return change
 
 
-def _rewritten(checkpoint: Path, header: dict[str, Any], body: bytes) -> Path:
-    text = json.dumps(header).encode()
-    made = len(text).to_bytes(8, "little") + text + body
-    target = checkpoint.with_name(f"{checkpoint.name.rsplit('-', 1)[0]}-{hashlib.sha256(made).hexdigest()[:32]}.safetensors")
-    checkpoint.unlink()
-    target.write_bytes(made)
-    return target
+def paths(facts: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All fields of some facts, those inside of tables too."""
+    for key, value in facts.items():
+        yield (*before, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*before, key))
 
 
-def newest(run: Path) -> Path:
-    """The newest checkpoint of a run."""
-    return max((run / "checkpoint").iterdir())
+def structured(facts: Mapping[str, Any], harmless: Sequence[str] = ("seconds",)) -> Iterator[Change]:
+    """Every field with every nasty value; then facts that are none."""
+    for path in paths(facts):
+        for value in (*NASTY, GONE):
+            if not (path[-1] in harmless and value is not GONE and isinstance(value, (int, float))):
+                yield says(path, value)
+    for text in ("", "[]", "{", "null", '{"protocol": 2}', '{"protocol": 1}', "NaN", "[" * 3000, "9" * 10_000, "x" * 1_100_000):
+        yield lambda content, text=text: with_facts(content, text)  # type: ignore[misc]
+    yield lambda content: RecordDict()
 
 
-Change = tuple[str, Callable[[Path], object]]
+def opened(record: Any) -> dict[str, Array]:
+    """The tensors of a flat record, one by one."""
+    data = record[FLAT].data if FLAT in record else b""
+    found = places(data) if data else []
+    return {one.name: Array(one.type, one.shape, FLAT, data[one.begin : one.end]) for one in found}
 
 
-def _links(run: Path, outside: Path) -> Iterator[Change]:
-    names = [*sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()), ".lock", ".trusted"]
-    for name in dict.fromkeys(names):
-        yield f"{name} is a link", _at(name, partial(_link, target=outside / "victim.txt"))
-        yield f"{name} is a dangling link", _at(name, partial(_link, target=outside / "new.txt"))
-    for folder in ("checkpoint", "clients"):
-        yield f"{folder} is a link", _at(folder, partial(_link, target=outside))
-    for file in ("result.json", "config.toml", "journal.jsonl"):
-        scratch = f".{file}.{os.getpid()}.tmp"
-        yield f"{scratch} is a link", _at(scratch, partial(_link, target=outside / "victim.txt"))
+def closed(tensors: Mapping[str, Array]) -> ArrayRecord:
+    """Tensors as one flat record, also such as no honest site would make."""
+    head = json.dumps([[name, one.dtype, list(one.shape)] for name, one in tensors.items()]).encode()
+    data = HEAD.pack(len(head)) + head
+    for one in tensors.values():
+        data += b"\0" * (-len(data) % ALIGNED) + one.data
+    return ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, data)})
 
 
-def _at(name: str, change: Callable[[Path], object]) -> Callable[[Path], object]:
-    return lambda copy: change(copy / name)
+def tensor_changes(name: str) -> Iterator[Change]:
+    """A record of tensors with everything wrong that can be."""
+
+    def arrays(change: Callable[[dict[str, Array]], dict[str, Array]]) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record = content.get(name)
+            content[name] = closed(change(opened(record) if isinstance(record, ArrayRecord) else {}))
+            return content
+
+        return changed
+
+    def values(kind: str, make: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Change:
+        def change(held: dict[str, Array]) -> dict[str, Array]:
+            made = dict(held)
+            for key, array in held.items():
+                if array.dtype == kind:
+                    new = make(np.frombuffer(array.data, dtype=kind).copy())
+                    made[key] = Array(array.dtype, array.shape, array.stype, new.astype(kind).tobytes())
+            return made
+
+        return arrays(change)
+
+    def one(make: Callable[[Array], Array]) -> Change:
+        def change(held: dict[str, Array]) -> dict[str, Array]:
+            first = next(iter(held))
+            return {**held, first: make(held[first])}
+
+        return arrays(change)
+
+    def whole(make: Callable[[Array], Array]) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record = content.get(name)
+            held = record[FLAT] if isinstance(record, ArrayRecord) and FLAT in record else Array("uint8", (0,), FLAT, b"")
+            content[name] = ArrayRecord({FLAT: make(held)})
+            return content
+
+        return changed
+
+    for filled in (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, 1e6):
+        yield values("float32", lambda held, filled=filled: np.full_like(held, filled))  # type: ignore[misc]
+        yield values("float32", lambda held, filled=filled: np.concatenate([[filled], held[1:]]))  # type: ignore[misc]
+    if name == "model":
+        for count in (-(2**63), 2**63 - 1, 2**40, -5000):
+            yield values("int64", lambda held, count=count: np.full_like(held, count))  # type: ignore[misc]
+    yield values("float32", lambda held: held * np.float32(1000) + np.float32(1000))
+    yield arrays(lambda held: {})
+    yield arrays(lambda held: {**held, "more": Array("float32", (1,), FLAT, b"\0" * 4)})
+    yield arrays(lambda held: dict(list(held.items())[1:]))
+    yield one(lambda array: Array("object", array.shape, array.stype, b"\x80\x04N."))
+    yield whole(lambda array: Array(array.dtype, array.shape, "numpy.ndarray", array.data))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:-1]))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:5]))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, b"\xff" * 64))
+    yield one(lambda array: Array("float64", array.shape, array.stype, array.data * 2))
+    yield one(lambda array: Array(array.dtype, (10**9, 10**9), array.stype, array.data))
+    yield one(lambda array: Array(array.dtype, (-1,), array.stype, array.data))
+    yield one(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:-1]))
+    yield one(lambda array: Array(array.dtype, array.shape, array.stype, b""))
+
+    def other_kind(content: RecordDict) -> RecordDict:
+        content[name] = ConfigRecord({"json": "{}"})
+        return content
+
+    yield other_kind
 
 
-def _link(path: Path, target: Path) -> None:
-    if path.is_dir():
-        for file in path.iterdir():
-            if not (target / file.name).exists():
-                shutil.copy(file, target / file.name)
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
+def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
+    """One to three fields at random, with random values that no field may have."""
+    known = list(paths(facts))
+
+    def value() -> Any:
+        kind = int(rng.integers(7))
+        if kind == 0:
+            return int(rng.integers(2**31, 2**62)) * (-1) ** int(rng.integers(2))
+        if kind == 1:
+            return float(10.0 ** rng.integers(9, 308)) * (-1) ** int(rng.integers(2))
+        if kind == 2:
+            return "".join(chr(int(n)) for n in rng.integers(1, 0xD7FF, int(rng.integers(1, 40))))
+        if kind == 3:
+            return [value() for _ in range(int(rng.integers(0, 4)))]
+        if kind == 4:
+            return {str(k): value() for k in range(int(rng.integers(0, 4)))}
+        return (None, GONE)[kind - 5]
+
+    steps = [says(known[int(rng.integers(len(known)))], value()) for _ in range(int(rng.integers(1, 4)))]
+
+    def change(content: RecordDict) -> RecordDict:
+        for step in steps:
+            try:
+                content = step(content)
+            except (KeyError, TypeError, AttributeError):  # the field was inside of one that is gone by now
+                continue
+        return content
+
+    return change
 
 
-def _pipes(run: Path) -> Iterator[Change]:
-    logs = ("journal.jsonl", "plans.jsonl", "events.jsonl", "scores.jsonl")
-    for name in (*logs, "config.toml", "result.json", "clients.safetensors", ".lock", ".trusted"):
-        yield f"{name} is a pipe", _at(name, _pipe)
-    yield "the newest checkpoint is a pipe", lambda copy: _pipe(newest(copy))
+def in_turn(changes: Mapping[str, Iterator[Change]], hostile: Sequence[int], used: list[str]) -> Tamper:
+    """Hostile nodes answer each message of a kind with its next change; when none is left, honestly."""
+
+    def tamper(node: Node, message: Message, content: RecordDict) -> RecordDict:
+        kind = message.metadata.message_type
+        if node.number not in hostile or kind not in changes or "refused" in facts_of(content):
+            return content
+        change = next(changes[kind], None)
+        if change is None:
+            return content
+        used.append(kind)
+        return change(content)
+
+    return tamper
 
 
-def _pipe(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-
-
-def _names(run: Path) -> Iterator[Change]:
-    for name in ESCAPES:
-        yield f"a model called {name[:12]!r}", partial(_model_called, name=name)
-        yield f"a client state called {name[:12]!r}", partial(_state_called, name=name)
-        yield f"a slot called {name[:12]!r}", partial(_slot_called, name=name)
-
-
-def _model_called(copy: Path, name: str) -> None:
-    with_model_called(newest(copy), name)
-
-
-def _state_called(copy: Path, name: str) -> None:
-    with_facts(newest(copy), lambda facts: facts["kept"].update({"0": name}))
-
-
-def _slot_called(copy: Path, name: str) -> None:
-    with_facts(newest(copy), lambda facts: facts["slots"].append(name))
-
-
-def _odd_config(run: Path, rng: random.Random) -> Change:
-    table = tomllib.loads((run / "config.toml").read_text())
-    at, value = table, rng.choice(VALUES)
-    way: list[str] = []
-    while True:
-        way.append(rng.choice(sorted(at)))
-        if not isinstance(at[way[-1]], dict) or rng.random() < 0.2:
-            break
-        at = at[way[-1]]
-    at[way[-1]] = value
-    return f"config {'.'.join(way)} = {value!r}", lambda copy: (copy / "config.toml").write_text(tomli_w.dumps(table))
+def peak_mb() -> float:
+    """The largest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -10,6 +10,7 @@ import numpy as np
 from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import one_math_thread
+from fedgsp.core.native import NO_COMPILER
 from fedgsp.data.batches import gather
 from fedgsp.fast import PLAIN, Kernel, Mode, candidates
 
@@ -51,7 +52,8 @@ def choose(
             else:
                 found = check.check(kernel)
                 if found.why_not is None:
-                    return replace(kernel, checked=found.said())
+                    why = ", since ".join([kernel.why, *(one for one in reasons if one == NO_COMPILER)])
+                    return replace(kernel, why=why, checked=found.said())
                 reasons.append(found.why_not)
     why = ", and ".join(reasons)
     if recorded is not None:

@@ -13,14 +13,16 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedgsp.core.errors import FedgspError, InputError
 from fedgsp.data.cache import Progress, silent
+from fedgsp.deploy.node.fleet import quick_pulls
 from fedgsp.deploy.server_evaluation import with_server_evaluation
 from fedgsp.deploy.settings import DeploySettings, read_deployment
 from fedgsp.deploy.site_log import SiteLog, outline
 from fedgsp.deploy.sites import SiteRegistry
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.board import FileBoard
 from fedgsp.engine.transports.flower.engine import FlowerEngine, MessageSettings
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.run_spec import RunSpec
-from fedgsp.engine.transports.flower.transport import Clock
 from fedgsp.engine.transports.flower.update_guard import UpdateGuard
 from fedgsp.parts import encode
 from fedgsp.run import lifecycle
@@ -40,6 +42,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run, or go on with, what the run configuration names."""
+    quick_pulls()
     told = context.run_config
     config, settings = read_deployment(Path(str(told["config"])))
     run_dir = Path(str(told["run-dir"]))
@@ -69,7 +72,7 @@ def serve(
 
     With `resume` the run goes on from its last checkpoint if there is one, or from that of `round_`; sites keep their numbers.
     """
-    clock = clock or Clock(poll=settings.poll_seconds)
+    clock = clock or Clock(poll=settings.poll_seconds, threads=True)
     goes_on = resume and (run_dir / "config.toml").exists()
     log = SiteLog()
     if goes_on:
@@ -79,13 +82,19 @@ def serve(
     now = sites.wait_for_sites()
     if log.samples is not None and log.samples.wire != settings.wire:
         raise InputError(f"{run_dir} was begun with models sent as {log.samples.wire}, and cannot go on with {settings.wire}.")
-    first = outline(log.samples, log.first.values()) if log.samples is not None and log.first else now
+    if log.weight_bound is not None and log.weight_bound != settings.weight_bound:
+        raise InputError(
+            f"{run_dir} was begun with weight_bound = {log.weight_bound:g}, and cannot go on with {settings.weight_bound:g}."
+        )
+    first = outline(log.samples, log.first.values(), sites.bound) if log.samples is not None and log.first else now
 
     def engine(run: Run) -> FlowerEngine:
         kernel = run.worker_setup.kernel
         sites.run_spec = replace(sites.run_spec, kernel=kernel.name, layers=kernel.layers)
         limit = AdaptiveTimeLimit(settings.hop_seconds_floor, settings.hop_seconds_cap)
-        messages = MessageSettings(settings.in_flight, limit, UpdateGuard(settings.norm_bound), clock)
+        board = FileBoard(run_dir, lambda client: sites.here[client].name if client in sites.here else f"client {client}")
+        guard = UpdateGuard(settings.norm_bound, log.votes)
+        messages = MessageSettings(settings.in_flight, limit, guard, clock, board, settings.limits)
         return FlowerEngine(grid, sites, run.worker_setup, sites.run_spec, messages)
 
     builder, watching = SiteRunBuilder(data=first, engine=engine, sites=sites), [*callbacks, Lines()]

@@ -205,7 +205,7 @@ def _initial_state(
 ) -> ServerState:  # fmt: skip
     """The server rule's state before round 1."""
     trained, clients = frozenset(trained_in(scratch)), len(participants)
-    samples = int(setup.data.train.sizes[participants].sum())
+    samples = int(setup.data.train.counted[participants].sum())
     setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples, config.run.seed)
     return replace(begun(config.method.server, initial, setting), trained=trained)
 

@@ -125,6 +125,7 @@ def journal_entry(trained: TrainedRound, before: dict[str, Any]) -> tuple[dict[s
     if totals.skipped:
         figures["skipped"] = totals.skipped_clients(participants.data.clients)
         stopwatch.laps["skipped"] = round(sum(one.seconds for one in totals.skipped), 3)
+    stopwatch.laps |= {name: round(seconds, 3) for name, seconds in totals.hop_seconds.items()}
     if participants.attempt > 1:
         figures["attempts"] = participants.attempt
     if missing:

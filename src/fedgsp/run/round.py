@@ -11,7 +11,7 @@ from fedgsp.run import part_checks
 from fedgsp.run.callbacks import Callback, notify, notify_event
 from fedgsp.run.engine_events import event_line
 from fedgsp.run.evaluation import Evaluation
-from fedgsp.run.participants import AlwaysAvailable, Participants
+from fedgsp.run.participants import AlwaysAvailable, Participants, Work
 from fedgsp.run.round_totals import RoundTotals, Stopwatch
 from fedgsp.server.rule import Update, hand
 
@@ -56,8 +56,9 @@ class RoundPlanner:
 
     def enough(self, trained: Round) -> bool:
         """Whether the attempt counts: enough of the planned samples were trained."""
-        counts = (trained.totals.samples, sum(trained.samples))
-        return self._availability.enough(trained.plan.round, *counts, self._recorder.event)
+        done = Work(trained.totals.samples, trained.totals.clients)
+        planned = Work(sum(trained.samples), sum(len(set(chain.clients)) for chain in trained.plan.chains))
+        return self._availability.enough(trained.plan.round, done, planned, self._recorder.event)
 
 
 class Round:
@@ -116,12 +117,13 @@ class Round:
         if number % run.config.run.eval_every and number != run.config.run.rounds:
             return trained
         notify(self._callbacks, "on_evaluate_start", number)
-        trained.evaluation = Evaluation(
-            engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
-            run.config.run.evaluate_on, run.config.method.personal,
-        )  # fmt: skip
-        if run.server_evaluation is not None:
-            trained.central = run.server_evaluation.figures(state)
+        with self._planned.stopwatch.spending("evaluate"):  # over Flower this is where the time goes
+            trained.evaluation = Evaluation(
+                engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
+                run.config.run.evaluate_on, run.config.method.personal,
+            )  # fmt: skip
+            if run.server_evaluation is not None:
+                trained.central = run.server_evaluation.figures(state)
         return trained
 
 
