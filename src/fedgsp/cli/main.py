@@ -32,7 +32,21 @@ def _root(
 def build_app() -> typer.Typer:
     """All commands, put together anew, so that `main` can be called again and again in one process."""
     from fedgsp.cli import (
-        compare, cost, data, deploy, evaluate, group, methods, models, node, report, run, site, study, tune, watch,
+        compare,
+        cost,
+        data,
+        deploy,
+        evaluate,
+        group,
+        methods,
+        models,
+        node,
+        report,
+        run,
+        site,
+        study,
+        tune,
+        watch,
     )  # fmt: skip
 
     app = typer.Typer(
