@@ -39,6 +39,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Prepared data of the tests lives in a temporary folder, also for the processes they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDGSP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FEDGSP_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -118,11 +118,13 @@ def resume(
     engine: str | Mapping[str, Any] | None = None,
     hop_seconds: float | None = None,
     previous: bool = False,
+    round: int | None = None,  # noqa: A002 - the word of the command line
     other_numerics: bool = False,
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
     method: Method | None = None,
+    trust: bool = False,
     callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Resume a run, to the same bits as if it had never stopped.
@@ -136,11 +138,13 @@ def resume(
         engine: Where chains run, as for `train`; None: as before. A run may go on elsewhere than it was begun.
         hop_seconds: As for `train`; None: as before.
         previous: Go on from the checkpoint before the last.
+        round: Go back to the checkpoint of this round: what was trained after it is dropped.
         other_numerics: Go on although torch, kernel or device are not those of the run.
         data: The federation, if it was given as an object.
         model: The model, if it was given as an object.
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
+        trust: Let code that the run names run, although the run was not begun on this machine.
         callbacks: Are told how the run goes on.
 
     Returns:
@@ -156,8 +160,9 @@ def resume(
     """
     return lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
-        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous,
-        other_numerics=other_numerics, builder=_builder(data, model, task, method), callbacks=callbacks,
+        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous, round_=round,
+        other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
+        callbacks=callbacks,
     )  # fmt: skip
 
 
@@ -170,6 +175,7 @@ def replay(
     task: Task | None = None,
     method: Method | None = None,
     other_numerics: bool = False,
+    trust: bool = False,
 ) -> Replay:
     """Recompute a run from its configuration, data and event log, and compare it to the bit.
 
@@ -181,6 +187,7 @@ def replay(
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
         other_numerics: Compare although torch, kernel or device are not those of the run.
+        trust: As for `resume`.
 
     Returns:
         How many rounds agree, and the first difference, if any.
@@ -194,14 +201,19 @@ def replay(
         True
     """
     return replay_run(
-        Path(directory), workers=workers, builder=_builder(data, model, task, method), other_numerics=other_numerics
+        Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
+        other_numerics=other_numerics,
     )  # fmt: skip
 
 
 def _builder(
-    data: FederatedData | None, model: Callable[..., nn.Module] | nn.Module | None, task: Task | None, method: Method | None
-) -> RunBuilder:  # fmt: skip
-    return RunBuilder(data, model, task, None if method is None else _checked(method))
+    data: FederatedData | None,
+    model: Callable[..., nn.Module] | nn.Module | None,
+    task: Task | None,
+    method: Method | None,
+    trust: bool,
+) -> RunBuilder:
+    return RunBuilder(data, model, task, None if method is None else _checked(method), trust=trust)
 
 
 def _with_local(method: Method, lr: float | None, batch_size: int | None, epochs: int | None) -> Method:

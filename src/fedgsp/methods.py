@@ -108,12 +108,14 @@ def _server_word(cls: type[Any], **parameters: Any) -> Word:
 def combined(method: Method, names: Sequence[str]) -> Method:
     """A method with other parts in place: server rules first, so that what goes around them finds them there."""
     known = words()
-    for word in sorted(names, key=lambda name: ORDER.index(known[name].roles[0])):
+    for word in sorted(names, key=lambda name: ORDER.index((*known[name].roles, LAST)[0])):
         method = known[word].put(method)
     return method
 
 
-ORDER = ("server", "local", "preparation")
+LAST = ""
+"""In place of a role, for what takes nobody's place: it goes around all that is there."""
+ORDER = ("server", "local", "preparation", LAST)
 
 
 def _fedavg() -> Method:

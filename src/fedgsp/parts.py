@@ -60,6 +60,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.client.attacks:InnerProduct",
         "fedgsp.client.attacks:LabelFlip",
     ),
+    "privacy": ("fedgsp.client.update_noise:UpdateNoise",),
     "schedule": (
         "fedgsp.client.schedule:Steady",
         "fedgsp.client.schedule:Decay",
@@ -73,6 +74,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.server.adaptive:Adam",
         "fedgsp.server.adaptive:Yogi",
         "fedgsp.server.ida:IDA",
+        "fedgsp.server.private:Private",
         "fedgsp.server.fusion:FusionServer",
         "fedgsp.server.scaffold:ScaffoldServer",
         "fedgsp.server.dyn:DynServer",

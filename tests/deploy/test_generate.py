@@ -116,13 +116,16 @@ def test_its_settings_are_what_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_every_entry_of_deploy_is_shown_with_its_default(tmp_path: Path) -> None:
-    from fedgsp.deploy.settings import DeploySettings
+    from fedgsp.deploy.settings import DeploySettings, read_deployment
 
-    text = written(tmp_path / "d").config.read_text()
+    config = written(tmp_path / "d").config
+    text = config.read_text()
     shown = text[text.index("[deploy]") :]
     assert "\nsites = 2 " in shown
-    for name in vars(DeploySettings()).keys() - {"sites"}:
+    for name in vars(DeploySettings()).keys() - {"sites", "shape", "dtype", "classes"}:
         assert f"# {name} = " in shown
+    _, settings = read_deployment(config)  # what samples are like is stated, so that no site can say otherwise
+    assert (settings.shape, settings.dtype, settings.classes) == ((28, 28), "uint8", 62)
 
 
 def test_nodes_of_one_machine_have_ports_of_their_own(tmp_path: Path) -> None:

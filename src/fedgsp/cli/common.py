@@ -33,6 +33,10 @@ Sets = Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets a
 OtherNumerics = Annotated[
     bool, typer.Option("--other-numerics", help="Go on although torch, kernel or device are not those of the run.")
 ]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Let code that the file or the run names run, although it was not begun here.")
+]
+BackToRound = Annotated[int | None, typer.Option("--round", help="Go back to the checkpoint of this round, and on from there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")]
 Report = Annotated[bool, typer.Option("--report", help="Write a report page when the run ends.")]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
+
 if TYPE_CHECKING:
     from fedgsp.study.findings import Findings
 
@@ -39,6 +41,7 @@ def compare(
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the comparison. Give it again to go on.")] = Path("runs/compare"),
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
+    trust: common.Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -53,7 +56,7 @@ def compare(
     how = CompareOptions(fleet, target_accuracy)
     command = shlex.join(["fedgsp", "compare", *(names or [])])
     if _are_runs(names or []):
-        found, drawn = _finished(names or [], how, out, command)
+        found, drawn = _finished(names or [], how, out, command, trust)
     else:
         words = {"--data": data, "--model": model, "--rounds": rounds, "--seeds": seeds, "--lr": lr, "--clients": clients,
                  "--target-accuracy": target_accuracy, "--holdout-clients": holdout_clients or None}  # fmt: skip
@@ -83,12 +86,12 @@ def _are_runs(names: list[str]) -> bool:
     return all(kinds.values())
 
 
-def _finished(names: list[str], how: Any, out: Path, command: str) -> tuple[Findings, bool]:
+def _finished(names: list[str], how: Any, out: Path, command: str, trust: bool) -> tuple[Findings, bool]:
     from fedgsp.study.compare import compared, from_runs
     from fedgsp.study.findings import Origin, write_findings
     from fedgsp.study.finished import read_finished
 
-    runs = read_finished([Path(name) for name in names])
+    runs = read_finished([Path(name) for name in names], trust=trust)
     found = compared(*_arguments(from_runs(runs), how))
     used = {
         str(run.directory): {"method": run.config.method.name, "seed": run.config.run.seed, "rounds": len(run.history)}

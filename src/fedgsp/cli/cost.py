@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -29,6 +31,7 @@ def cost(
     relay: Annotated[
         str | None, typer.Option(help="How models are handed on: manager (up, then down) or direct (device to device).")
     ] = None,
+    trust: common.Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Work out what runs would take on a fleet: by what really happened, and by the paper's formulas."""
@@ -45,31 +48,30 @@ def cost(
     chosen = replace(fleet_named(fleet), **{name: value for name, value in said.items() if value is not None and value != 0})
     if server_mbps == 0:
         chosen = replace(chosen, server_bits=None)
-    costs = [_of_run(directory, chosen, rounds) for directory in directories]
+    costs = [_of_run(directory, chosen, rounds, trust=trust) for directory in directories]
     if as_json:
         typer.echo(json.dumps({"fleet": asdict(chosen), "runs": costs}, indent=2))
         return
     _show(costs)
 
 
-def _of_run(directory: Path, fleet: Any, rounds: int | None) -> dict[str, Any]:
+def _of_run(directory: Path, fleet: Any, rounds: int | None, *, trust: bool = False) -> dict[str, Any]:
     from fedgsp.core.errors import InputError
     from fedgsp.cost import paper_costs, run_cost
     from fedgsp.plan import Grouped
+    from fedgsp.run.build import RunBuilder
     from fedgsp.run.clients import ClientFacts, read_client_facts
-    from fedgsp.run.config import read_config
     from fedgsp.run.reader import latest_checkpoint, need_run, read_log
 
-    config = read_config(need_run(directory) / "config.toml")
+    builder = RunBuilder(trust=trust)
+    config = builder.read(need_run(directory) / "config.toml")
     found = latest_checkpoint(directory)
     if found is None or found[0].round == 0:
         raise InputError(f"{directory} has not finished a round, so it has no cost yet.")
     count = min(found[0].round, rounds or found[0].round)
     facts = read_client_facts(directory)
     if facts is None:  # recorded before runs wrote it down
-        from fedgsp.run.build import RunBuilder
-
-        facts = ClientFacts.of(RunBuilder().build(config))
+        facts = ClientFacts.of(builder.build(config))
     if facts.flops_per_sample is None:
         raise InputError(f"the FLOPs of {directory} could not be counted, so its cost cannot be worked out.")
     epochs = config.method.local.epochs

@@ -118,16 +118,17 @@ def run(place: Place, watch: common.Watch = False,
     _conduct(where, None, resume=False, quiet=quiet, as_json=as_json, watch=watch)
 
 
-def resume(place: Place, watch: common.Watch = False,
+def resume(place: Place,
+           round_: common.BackToRound = None, watch: common.Watch = False,
            quiet: common.Quiet = False, as_json: common.AsJson = False) -> None:  # fmt: skip
-    """Go on with the newest run from its checkpoint, after a crash, a pause or a stop."""
+    """Go on with the newest run from its checkpoint, after a crash, a pause or a stop, or from an earlier round."""
     _need_flower()
     from fedgsp.deploy.conduct import run_to_resume
     from fedgsp.deploy.layout import read_deployment
 
     where = read_deployment(place)
     _warn(where)
-    _conduct(where, run_to_resume(where), resume=True, quiet=quiet, as_json=as_json, watch=watch)
+    _conduct(where, run_to_resume(where, round_), resume=True, quiet=quiet, as_json=as_json, watch=watch, back=round_)
 
 
 def register_nodes(
@@ -201,7 +202,7 @@ def metrics(
 
 def _conduct(
     where: Deployment, path: Path | None, *, resume: bool, quiet: bool, as_json: bool, watch: bool,
-    metrics_port: int | None = None,
+    metrics_port: int | None = None, back: int | None = None,
 ) -> None:  # fmt: skip
     from contextlib import ExitStack
 
@@ -224,9 +225,11 @@ def _conduct(
         outcome: Outcome
         try:
             if where.one_machine and not control(where).answers():
-                outcome = run_locally(where, chosen, resume=resume, follow=lambda run: follower(run, silent), say=say)
+                outcome = run_locally(
+                    where, chosen, resume=resume, follow=lambda run: follower(run, silent), say=say, back=back
+                )
             else:
-                outcome = run_remotely(where, chosen, resume=resume, follow=lambda run: follower(run, silent))
+                outcome = run_remotely(where, chosen, resume=resume, follow=lambda run: follower(run, silent), back=back)
         except (KeyboardInterrupt, Terminated):
             _hint(where)
             raise

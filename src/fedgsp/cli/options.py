@@ -29,7 +29,7 @@ OPTIONS = {
 """Which entry of a configuration an option sets; what is not given stays as the configuration has it."""
 
 
-def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[str] = ()) -> RunConfig:
+def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[str] = (), *, trust: bool = False) -> RunConfig:
     """Overlay options on a configuration file (or the defaults).
 
     Args:
@@ -37,11 +37,12 @@ def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[s
         options: Values by the names in `OPTIONS`, and `method`, `growth`, `alpha`, `beta`; None means: not given. Other
             names are ignored.
         sets: PATH=VALUE texts into anything.
+        trust: Whether code that the file names may run; what options name is the user's own word.
 
     Raises:
         InputError: An option makes no sense.
     """
-    table = (read_config(file) if file is not None else RunConfig()).as_dict()
+    table = (read_config(file, trust=trust) if file is not None else RunConfig()).as_dict()
     if options.get("method") is not None:
         table["method"] = named(options["method"]).encode()
     for name, path in OPTIONS.items():

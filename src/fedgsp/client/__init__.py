@@ -15,6 +15,7 @@ from fedgsp.client.scaffold import Scaffold
 from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Steady, Warmup
 from fedgsp.client.stepping import Stepping
 from fedgsp.client.uga import UGA
+from fedgsp.client.update_noise import UpdateNoise
 
 __all__ = [
     "MMD",
@@ -36,6 +37,7 @@ __all__ = [
     "Scaffold",
     "Steady",
     "Stepping",
+    "UpdateNoise",
     "Warmup",
     "trained",
 ]

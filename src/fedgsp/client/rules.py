@@ -18,6 +18,7 @@ from torch import nn
 
 from fedgsp.client.schedule import LearningRateSchedule, Steady
 from fedgsp.client.stepping import Stepping
+from fedgsp.client.update_noise import UpdateNoise
 from fedgsp.core.errors import InputError
 from fedgsp.core.params import OMIT_DEFAULT
 from fedgsp.core.part import Values
@@ -49,6 +50,7 @@ class SGD(Stepping):
         report_steps: Whether it says how far it could go (`effective_steps`).
         drop_last: Leave a last, partial batch out, unless it is the only one.
         merge_last: Put a last batch of one sample into the one before; None: where the model has a batch norm.
+        privacy: What a client does to its update before it hands the model on; None: nothing.
 
     Raises:
         InputError: If a parameter cannot be used.
@@ -67,6 +69,7 @@ class SGD(Stepping):
     report_steps: bool = False
     drop_last: bool = field(default=False, metadata=OMIT_DEFAULT)
     merge_last: bool | None = None
+    privacy: UpdateNoise | None = None
 
     requires_server: ClassVar[str] = ""
     """The server rule, by its kind, that this rule is one half of and makes no sense without; most rules need none."""

@@ -21,7 +21,7 @@ from fedgsp.core.chain import Hop, HopReport
 from fedgsp.core.errors import Diverged
 from fedgsp.core.randomness import own_randomness
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.tensors import FULL, Tensors, Wire, total_bytes, wire_bytes
+from fedgsp.core.tensors import FULL, Tensors, Wire, clone, total_bytes, wire_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.fast import PLAIN, FusedNet, Kernel, Step, lazy_linears
@@ -115,6 +115,7 @@ class Trainer:
         bytes_down = model_bytes + total_bytes(shared)
         if self.fused is None or watched:
             self.model.train()
+        handed = clone(model_tensors(self.model)) if rule.privacy is not None else {}
         rule.begin(ctx)
         pull = rule.gradient_term(ctx)
         if self.fused is not None:
@@ -134,6 +135,8 @@ class Trainer:
                 f"training diverged at client '{self.data.clients[hop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
+        if rule.privacy is not None:
+            rule.privacy.hide(self.model, handed, partial(self.seeds.client_noise, round_, hop.client, hop.repeat))
         client_states.save(ctx)
         bytes_up = model_bytes + total_bytes(ctx.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(

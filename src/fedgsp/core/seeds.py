@@ -6,6 +6,7 @@ which worker did the work, in what order, or on what else drew random numbers be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -36,6 +37,8 @@ class Purpose(IntEnum):
     GAN = 24
     PARTITION = 30
     TRANSFORM = 31
+    SERVER_NOISE = 40
+    CLIENT_NOISE = 41
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -45,9 +48,13 @@ def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class Seeds:
-    """All randomness of a run, from its one `seed`."""
+    """All randomness of a run, from its one `seed`.
+
+    `secret` are numbers that nobody else knows, for noise that nobody else can compute; without them it follows from the seed.
+    """
 
     seed: int
+    secret: tuple[int, ...] = ()
 
     def init(self) -> int:
         """The torch seed of the initial weights."""
@@ -81,6 +88,23 @@ class Seeds:
         """The torch seed of weights that one client draws for itself and never trains."""
         return int(generator(self.seed, Purpose.UNTRAINED, client).integers(2**63))
 
+    def client_noise(self, round_: int, client: int, visit: int, about: str) -> np.random.Generator:
+        """What one client adds to its update; `about` is a digest of the update: other updates have other noise."""
+        return noise_generator(self.secret or (self.seed,), Purpose.CLIENT_NOISE, about, round_, client, visit)
+
     def torch(self, round_: int, client: int, visit: int) -> int:
         """What torch is seeded with before a client trains (dropout and the like)."""
         return int(generator(self.seed, Purpose.TORCH, round_, client, visit).integers(2**63))
+
+
+def noise_generator(key: Sequence[int], purpose: Purpose, about: str, *where: int) -> np.random.Generator:
+    """The generator of noise that hides something.
+
+    Args:
+        key: Whoever knows it can compute the noise: a seed, for a study, or secret numbers.
+        purpose: Whose noise it is.
+        about: A digest (hex) of what is hidden. Noise that were used twice, on two things, would tell their difference.
+        where: Round, client and the like.
+    """
+    digest = [int(about[at : at + 8], 16) for at in range(0, 64, 8)]
+    return np.random.default_rng([*key, int(purpose), *where, *digest])

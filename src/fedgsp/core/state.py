@@ -34,7 +34,7 @@ class Setting:
     `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
     means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `alone` says that every
     chain has one client, `everybody` that besides all clients train in every round. `samples` are those that the clients may
-    train on, all together (0: not known).
+    train on, all together (0: not known). `seed` is the run's.
     """
 
     clients: int = 0
@@ -43,6 +43,7 @@ class Setting:
     alone: bool = True
     everybody: bool = True
     samples: int = 0
+    seed: int = 0
 
     def trained_of(self, model: Tensors) -> Tensors:
         """The trained tensors of a model: those of a real-valued type that `trained` names."""

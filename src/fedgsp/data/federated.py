@@ -76,6 +76,11 @@ class Split:
         """(K,) samples per client."""
         return np.diff(self.offsets)
 
+    @property
+    def counted(self) -> Rows:
+        """(K,) the samples that each client counts for: all it has, but for a deployment's limits (`data.outline`)."""
+        return self.sizes
+
     def take(self, clients: Sequence[int] | Rows) -> Split:
         """The same split for some of the clients, in the order given."""
         return Split.of([self[int(client)] for client in clients])
@@ -160,8 +165,8 @@ class FederatedData:
 
     @cached_property
     def sizes(self) -> Rows:
-        """(K,) samples of all splits of each client: what LEAF weighs a client's accuracy by."""
-        return self.train.sizes + self.validation.sizes + self.test.sizes
+        """(K,) samples of all splits that each client counts for: what LEAF weighs a client's accuracy by."""
+        return self.train.counted + self.validation.counted + self.test.counted
 
     def profiles(self, clients: Rows | None = None) -> Profiles:
         """What a grouper sees: class counts of the training samples; for regression counts of quantile bins.

@@ -154,7 +154,7 @@ def _write_server(place: Deployment, wanted: Wanted, words: dict[str, str]) -> N
     own = wanted.server_data
     data = f"\n[data]\n# The server's own test data.\nsource = {_toml(own)}\n" if own else _NO_DATA
     if wanted.config is None:
-        _write(server / "fedgsp.toml", "server/fedgsp.toml", {**words, "data_section": data, **_settings()})
+        _write(server / "fedgsp.toml", "server/fedgsp.toml", {**words, "data_section": data, **_settings(wanted.expected)})
     else:
         (server / "fedgsp.toml").write_text(wanted.config, encoding="utf-8")
     for name in ("environment.sh", "superlink.sh", "superexec.sh", "start.sh"):
@@ -175,11 +175,21 @@ _NO_DATA = """
 """
 
 
-def _settings() -> dict[str, str]:
+def _settings(expected: Expected | None) -> dict[str, str]:
+    """The lines of `[deploy]`: what samples are like, where that is known, and all else as comments."""
     from fedgsp.deploy.settings import DeploySettings
 
-    lines = [f"# {name} = {_toml(value)}" for name, value in vars(DeploySettings()).items() if name != "sites"]
+    stated: dict[str, Any] = {}
+    if expected is not None:
+        stated = {"shape": list(expected.shape), "dtype": expected.dtype, "classes": expected.classes}
+    lines = [f"{name} = {_inline(value)}" for name, value in stated.items()]
+    others = {name: value for name, value in vars(DeploySettings()).items() if name != "sites" and name not in stated}
+    lines += [f"# {name} = {_toml(value)}" for name, value in others.items()]
     return {"deploy_settings": "\n".join(lines)}
+
+
+def _inline(value: Any) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else _toml(value)
 
 
 def _planner(wanted: Wanted) -> str:

@@ -161,9 +161,9 @@ class LocalDeployment:
         self._nodes += names
         self._say(f"{len(names)} nodes connected")
 
-    def submit(self, run: Path, resume: bool) -> int:
+    def submit(self, run: Path, resume: bool, back: int | None = None) -> int:
         """Submit the app for a run directory; the number of Flower's run."""
-        command = submission(self.place, run, resume)
+        command = submission(self.place, run, resume, back)
         return started_run(self.supervisor.run("submit", command, START_SECONDS))
 
     def trouble(self) -> list[str]:
@@ -188,9 +188,10 @@ class LocalDeployment:
             time.sleep(POLL)
 
 
-def submission(place: Deployment, run: Path, resume: bool) -> list[str]:
-    """The command that submits the app to the SuperLink."""
+def submission(place: Deployment, run: Path, resume: bool, back: int | None = None) -> list[str]:
+    """The command that submits the app to the SuperLink; `back` is the round that a run goes back to."""
     told = f'run-dir="{run}" config="{place.config}" resume={"true" if resume else "false"}'
+    told += "" if back is None else f" round={back}"
     flwr = str(Path(sys.executable).with_name("flwr"))
     return [flwr, "run", str(place.app), "deployment", "--format", "json", "-c", told]
 

@@ -197,7 +197,7 @@ class Engine(Protocol):
 
 def planned_samples(plan: Plan, data: FederatedData) -> list[int]:
     """Training samples each chain is planned to see (each client once)."""
-    sizes = data.train.sizes
+    sizes = data.train.counted
     return [int(sizes[list(set(chain.clients))].sum()) for chain in plan.chains]
 
 

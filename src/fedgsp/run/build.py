@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ from fedgsp.models.catalog import load_initial
 from fedgsp.models.state import model_tensors
 from fedgsp.prepare import Once, Prepared
 from fedgsp.prepare.warm_up import warmed_up
+from fedgsp.run.accounting import check_private, privacy_notes
 from fedgsp.run.checks import (
     batch_notes,
     check_addends,
@@ -39,14 +41,15 @@ from fedgsp.run.checks import (
     checked_device,
     live_model_bytes,
 )
+from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.first_batch import check_model, check_task, try_local
 from fedgsp.run.part_checks import begun, try_planner
 from fedgsp.run.run import Run
+from fedgsp.run.trust import Trust
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
     from fedgsp.method import Method
-    from fedgsp.run.config import RunConfig
     from fedgsp.server import Bench
 
 IN_MEMORY = "memory"
@@ -65,6 +68,7 @@ class RunBuilder:
         task: The loss and the metrics.
         method: The method.
         once: Preparations that were made already, for many runs on the same data.
+        trust: Whether code that a file names may run.
     """
 
     data: FederatedData | None = None
@@ -72,6 +76,12 @@ class RunBuilder:
     task: Task | None = None
     method: Method | None = None
     once: Once | None = None
+    trust: Trust = False
+
+    def read(self, path: Path) -> RunConfig:
+        """The configuration in a file; code that it names must be trusted, but where an object takes its place."""
+        given = frozenset(name for name in ("data", "model", "method") if getattr(self, name) is not None)
+        return read_config(path, self.method, trust=self.trust, unread=given)
 
     @blamed("setting the run up", InputError)
     def build(self, config: RunConfig, *, progress: Progress = silent, kernel: str | None = None) -> Run:
@@ -120,9 +130,10 @@ class RunBuilder:
         check_memory(live_model_bytes(config, initial, len(participants)))
         bench = _bench(setup, prepared) if len(prepared.server_rows) else None
         check_bench(config.method, bench)
+        check_private(config.method, lambda: bool(setup.beside_model()[1]))
         notes = (
             *prepared.notes, *_notes(config, data, participants, evaluated), *batch_notes(setup, scratch),
-            *_held_out_notes(config.method, held_out),
+            *_held_out_notes(config.method, held_out), *privacy_notes(config, len(participants)),
         )  # fmt: skip
         return Run(
             config, data, participants, evaluated, held_out, setup, initial, state, notes, prepared.bytes, bench
@@ -200,8 +211,8 @@ def _initial_state(
 ) -> ServerState:  # fmt: skip
     """The server rule's state before round 1."""
     trained, clients = frozenset(trained_in(scratch)), len(participants)
-    samples = int(setup.data.train.sizes[participants].sum())
-    setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples)
+    samples = int(setup.data.train.counted[participants].sum())
+    setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples, config.run.seed)
     return replace(begun(config.method.server, initial, setting), trained=trained)
 
 

@@ -17,6 +17,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.files import read_regular
 from fedgsp.run.record_checks import is_count, is_number
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def read_client_facts(run: Path) -> ClientFacts | None:
     if not path.exists():
         return None
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         length = int.from_bytes(content[:8], "little")
         facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["fedgsp"])
         arrays = load_safetensors(content)

@@ -14,10 +14,11 @@ from fedgsp.data import load
 from fedgsp.data.sources import absolute
 from fedgsp.evaluate import summarise
 from fedgsp.run.build import RunBuilder
-from fedgsp.run.config import EngineSection, read_config
+from fedgsp.run.config import EngineSection
 from fedgsp.run.evaluation import client_scores, every_row
 from fedgsp.run.keeping import FOLDER
 from fedgsp.run.reader import latest_checkpoint
+from fedgsp.run.state_check import check_state
 
 if TYPE_CHECKING:
     from fedgsp.data.federated import Split
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
 PARTS = ("test", "train", "validation", "all")
 
 
-def evaluate_run(path: Path, source: str | None, part: str) -> dict[str, Any]:
-    """Figures and per-client values of the newest model on one part of some data."""
+def evaluate_run(path: Path, source: str | None, part: str, *, trust: bool = False) -> dict[str, Any]:
+    """Figures and per-client values of the newest model on one part of some data; `trust` lets code that the run names run."""
     if part not in PARTS:
         raise InputError(f"unknown part '{part}': {did_you_mean(part, PARTS)}")
-    config = read_config(path / "config.toml")
+    builder = RunBuilder(trust=trust)
+    config = builder.read(path / "config.toml")
     found = latest_checkpoint(path)
     if found is None:
         raise InputError(f"{path} has no checkpoint yet, so there is no model to evaluate.")
     state, _ = found
-    run = RunBuilder().build(replace(config, run=replace(config.run, workers=0), engine=EngineSection()))
+    run = builder.build(replace(config, run=replace(config.run, workers=0), engine=EngineSection()))
+    check_state(path, state, run.initial_state)
     data, clients = run.data, np.union1d(run.evaluated, run.held_out)
     if source is not None:
         if config.method.yields == "none":

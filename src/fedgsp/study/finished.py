@@ -9,7 +9,7 @@ from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.run.build import RunBuilder
-from fedgsp.run.config import RunConfig, read_config
+from fedgsp.run.config import RunConfig
 from fedgsp.run.reader import holder, need_run, read_history, read_result
 from fedgsp.study.units import Trace, fleet_times
 
@@ -34,18 +34,19 @@ class FinishedRun:
         return Trace(str(self.directory), self.history, times["seconds"], times["computing"])
 
 
-def read_finished(directories: Sequence[Path]) -> list[FinishedRun]:
+def read_finished(directories: Sequence[Path], *, trust: bool = False) -> list[FinishedRun]:
     """Read finished runs that are to be compared.
 
     Args:
         directories: Run directories.
+        trust: Whether code that they name may run.
 
     Raises:
         InputError: One is missing, unfinished, still running or named twice, or they are on different data.
     """
     if not directories:
         raise InputError("there are no runs to compare; name run directories, or methods to be run.")
-    runs = [_read(directory) for directory in directories]
+    runs = [_read(directory, RunBuilder(trust=trust)) for directory in directories]
     doubled = [
         one.directory for at, one in enumerate(runs) if one.directory.resolve() in {r.directory.resolve() for r in runs[:at]}
     ]
@@ -69,12 +70,12 @@ def read_finished(directories: Sequence[Path]) -> list[FinishedRun]:
     return runs
 
 
-def _read(directory: Path) -> FinishedRun:
+def _read(directory: Path, builder: RunBuilder) -> FinishedRun:
     process = holder(need_run(directory))
     if process is not None:
         named = f" (process {process})" if process else ""
         raise InputError(f"{directory} is still running{named}; wait for it, or stop it and compare later.")
-    config = read_config(directory / "config.toml")
+    config = builder.read(directory / "config.toml")
     facts = read_result(directory)
     if facts is None or not (directory / "journal.jsonl").is_file():
         missing = "result.json" if facts is None else "journal.jsonl"

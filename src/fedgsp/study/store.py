@@ -22,6 +22,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.imports import need
 from fedgsp.run.config import from_dict
 from fedgsp.run.files import explained, write_whole
+from fedgsp.run.trust import code_named
 from fedgsp.study.columns import flat, nested, table_of
 from fedgsp.study.units import Trace, digest, key_of
 
@@ -187,7 +188,7 @@ class UnitStore:
 
     def _index(self, unit: str) -> None:
         record = self.units[unit]
-        if "config" in record:
+        if "config" in record and not code_named({"method": record["config"].get("method")}):  # no code of a file's runs here
             self._by_key.setdefault(_key(record), []).append(unit)
 
     def _best(self, key: str, rounds: int) -> str | None:

@@ -21,15 +21,16 @@ from fedgsp.core.errors import Diverged, InputError
 from fedgsp.cost import FLEETS, costs_by_round
 from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
-from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.files import write_whole
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.reader import latest_checkpoint, read_history, read_log, read_result
+from fedgsp.run.trust import code_named
 from fedgsp.study.commit import source_commit
 from fedgsp.study.history import History
 
 if TYPE_CHECKING:
     from fedgsp.run.callbacks import Callback
+    from fedgsp.run.config import RunConfig
 
 SCHEMA = 1
 DIVERGED = "diverged.txt"
@@ -64,7 +65,7 @@ def run_unit(
 ) -> History | str:
     """The journal of a run of `config` in `directory`: read if finished, else resumed or started; a text if it diverged."""
     if (directory / "config.toml").exists():
-        recorded = read_config(directory / "config.toml")
+        recorded = trusting(builder, config).read(directory / "config.toml")
         named = recorded if builder.model is None else replace(recorded, model=config.model)
         _check_same(config, named, directory)
     return _advance(config, directory, builder, callbacks)
@@ -79,7 +80,7 @@ def trace_unit(
     """
     file = directory / "config.toml"
     if file.exists() and finished_history(directory, config.run.rounds) is None:
-        recorded = read_config(file)
+        recorded = trusting(builder, config).read(file)
         told = replace(recorded, data=replace(recorded.data, source=config.data.source))
         if told != recorded:
             write_whole(file, told.to_toml().encode())
@@ -92,6 +93,11 @@ def trace_unit(
         return Trace(directory.name, history, {}, {})
     times = fleet_times(config, directory, config.run.rounds, builder)
     return Trace(directory.name, history, times["seconds"], times["computing"])
+
+
+def trusting(builder: RunBuilder, config: RunConfig) -> RunBuilder:
+    """The builder that lets run what the user's own configuration names, in a folder that records the same."""
+    return replace(builder, trust=frozenset(code_named(config.as_dict())))
 
 
 def computed_unit(directory: Path, work: Callable[[], Any]) -> Any:
@@ -147,8 +153,9 @@ def _advance(config: RunConfig, directory: Path, builder: RunBuilder, callbacks:
     try:
         if (directory / "config.toml").exists():
             result = lifecycle.resume(
-                directory, rounds=config.run.rounds, workers=config.run.workers, builder=builder, callbacks=callbacks
-            )
+                directory, rounds=config.run.rounds, workers=config.run.workers, builder=trusting(builder, config),
+                callbacks=callbacks,
+            )  # fmt: skip
         else:
             result = lifecycle.start(builder.build(config), directory, callbacks)
     except Diverged as error:

@@ -7,6 +7,7 @@ What does not fit is `Refused`, with a sentence; nothing of it is used.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -40,12 +41,14 @@ def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:
     return record
 
 
-def unpack(record: ArrayRecord, what: str) -> Tensors:
-    """Tensors that came, each of a known type, of the length that its shape says, and finite."""
-    return _finite(*_opened(record, what), what)
+def unpack(record: ArrayRecord, what: str, finite: Callable[[str], bool] = lambda name: True) -> Tensors:
+    """Tensors that came, each of a known type, of the length that its shape says, and (those that must be) finite."""
+    return _finite(*_opened(record, what), what, finite)
 
 
-def unpack_like(record: ArrayRecord, like: Tensors, wire: Wire, what: str) -> Tensors:
+def unpack_like(
+    record: ArrayRecord, like: Tensors, wire: Wire, what: str, finite: Callable[[str], bool] = lambda name: True
+) -> Tensors:
     """Tensors that must have the names and shapes of `like` and, on the wire, its types; returned in its own types."""
     expected = narrowed({name: t.new_empty(0) for name, t in like.items()}, wire)
     data, found = _opened(record, what)
@@ -59,7 +62,7 @@ def unpack_like(record: ArrayRecord, like: Tensors, wire: Wire, what: str) -> Te
             raise Refused(f"{what}: '{name}' has the shape {place.shape} and not {tuple(like[name].shape)}")
         if place.type != kind:
             raise Refused(f"{what}: '{name}' is of the type {place.type} and not {kind}")
-    tensors = _finite(data, found, what)
+    tensors = _finite(data, found, what, finite)
     return {name: tensors[name].to(own.dtype) for name, own in like.items()}
 
 
@@ -81,10 +84,10 @@ def _opened(record: ArrayRecord, what: str) -> tuple[bytes, list[Placed]]:
         raise Refused(f"{what}: {error}") from error
 
 
-def _finite(data: bytes, found: list[Placed], what: str) -> Tensors:
+def _finite(data: bytes, found: list[Placed], what: str, finite: Callable[[str], bool]) -> Tensors:
     tensors = tensors_at(data, found)
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        if tensor.is_floating_point() and finite(name) and not bool(tensor.isfinite().all()):
             raise Refused(f"{what}: the tensor '{name}' has values that are not finite")
     return tensors
 

@@ -10,7 +10,7 @@ client, so they obey the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,11 +68,11 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class CheckedAnswer:
-    """An answer that was understood: what the chain goes on with, a report, and (for a model) how far it moved."""
+    """An answer that was understood: what the chain goes on with, a report, and how far it moved, by what was measured."""
 
     token: Any
     report: HopReport
-    moved: float | None = None
+    lengths: Mapping[str, float] = field(default_factory=dict)
 
 
 class Conversation(Protocol):
@@ -236,7 +236,7 @@ class FlowerTransport(Transport):
                 continue
             task, index = worker.task, _segment(worker.task).index
             assert task is not None
-            yield worker, HopDone(task.round, index, checked.report, worker.waited, worker.moving)
+            yield worker, HopDone(task.round, index, checked.report, worker.waited, worker.moving, checked.lengths)
             self.answers[index] = checked.token
             yield worker, TrainDone(((checked.report,),), index)
 
