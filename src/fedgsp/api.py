@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError, where_defined
+from fedgsp.core.errors import InputError, RunWarning, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle
 from fedgsp.run.build import IN_MEMORY, RunBuilder
+from fedgsp.run.callbacks import Callback, Failure, in_words
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
-    from fedgsp.run.callbacks import Callback
     from fedgsp.run.replay import Replay
     from fedgsp.run.result import RunResult
 
@@ -53,6 +56,7 @@ def train(
     holdout_clients: int = RunSection.holdout_clients,
     validation: float = DataSection.validation,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> RunResult:
     """Train a method on a federation.
 
@@ -82,9 +86,10 @@ def train(
         holdout_clients: Number of clients that never train and are only evaluated.
         validation: Share of the training samples kept for choosing settings.
         callbacks: Are told how the run goes on.
+        progress: Show a bar; None: in notebooks and on terminals.
 
     Returns:
-        The run's figures, history and model.
+        The run's figures, history and model. What the person should know is in `notes`, and was warned of.
 
     Raises:
         InputError: Something cannot be had or makes no sense; nothing was started.
@@ -107,7 +112,9 @@ def train(
     builder = RunBuilder(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
     )  # fmt: skip
-    return lifecycle.start(builder.build(config), None if out is None else Path(out), callbacks)
+    run = builder.build(config)
+    _warn(run.notes)
+    return lifecycle.start(run, None if out is None else Path(out), [Warner(), *run_bar(progress), *callbacks])
 
 
 def resume(
@@ -126,6 +133,7 @@ def resume(
     method: Method | None = None,
     trust: bool = False,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> RunResult:
     """Resume a run, to the same bits as if it had never stopped.
 
@@ -146,6 +154,7 @@ def resume(
         method: The method, if it has parts that a configuration cannot name.
         trust: Let code that the run names run, although the run was not begun on this machine.
         callbacks: Are told how the run goes on.
+        progress: Show a bar; None: in notebooks and on terminals.
 
     Returns:
         The run's figures, history and model. A run that is finished is only looked up.
@@ -162,7 +171,7 @@ def resume(
         Path(directory), rounds=rounds, workers=workers,
         engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous, round_=round,
         other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
-        callbacks=callbacks,
+        callbacks=[Warner(), *run_bar(progress), *callbacks],
     )  # fmt: skip
 
 
@@ -204,6 +213,23 @@ def replay(
         Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
         other_numerics=other_numerics,
     )  # fmt: skip
+
+
+class Warner(Callback):
+    """Tells of clients that were skipped and workers that were lost or may hang, as Python warns."""
+
+    def on_failure(self, failure: Failure) -> None:
+        """What happened, and why."""
+        _warn([in_words(failure)])
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """What the person should know, as warnings at the line that called fedgsp."""
+    for note in notes:
+        level, frame = 1, inspect.currentframe()
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedgsp":
+            level, frame = level + 1, frame.f_back
+        warnings.warn(note, RunWarning, stacklevel=level)
 
 
 def _builder(

@@ -140,7 +140,7 @@ class TestCompare:
         [
             ((), "there is nothing to compare"),
             (("fedavg", "fedgs"), "did you mean 'fedgsp'"),
-            (("fedavg", "./somewhere"), "compare either runs or methods"),
+            (("fedavg", "./somewhere"), "there is no run directory"),
             (("./somewhere",), "there is no run directory somewhere"),
             (("fedavg", "--fleet", "phone"), "unknown fleet 'phone'"),
             (("fedavg", "--seeds", "0"), "--seeds must be at least 1"),

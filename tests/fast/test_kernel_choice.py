@@ -75,7 +75,7 @@ def test_rules_with_other_steps_fall_back_by_themselves(rule: SGD, reason: str) 
     kernel = chosen(small_cnn(classes=5), rule)
     assert kernel.name == "plain"
     assert reason in kernel.why
-    with pytest.raises(InputError, match=f"--fast on.*{reason}"):
+    with pytest.raises(InputError, match=f"`fast='on'`.*{reason}"):
         chosen(small_cnn(classes=5), rule, mode="on")
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import fedgsp
-from fedgsp.cli.cost import _of_run
 from fedgsp.core.errors import FedgspError
 from fedgsp.cost import FLEETS
 from fedgsp.report.build import read_runs
 from fedgsp.report.live.feed import LiveRuns
 from fedgsp.report.page import build
 from fedgsp.report.payload import payload
+from fedgsp.report.run_costs import cost_of_run
 from fedgsp.run.evaluate_run import evaluate_run
 from fedgsp.study.finished import read_finished
 from tests.support import hostile_runs, tiny
@@ -43,7 +43,7 @@ OPERATIONS: tuple[tuple[str, Callable[[Path], object]], ...] = (
     ("report", report),
     ("watch", watch),
     ("compare", lambda path: read_finished([path], trust=True)),
-    ("cost", lambda path: _of_run(path, FLEETS["paper"], None, trust=True)),
+    ("cost", lambda path: cost_of_run(path, FLEETS["paper"], None, trust=True)),
     ("evaluate", lambda path: evaluate_run(path, None, "test", trust=True)),
     ("replay", lambda path: fedgsp.replay(path, workers=0, trust=True)),
     ("resume", lambda path: fedgsp.resume(path, rounds=3, workers=0, trust=True)),

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import fedgsp
-from fedgsp.cli.cost import _of_run
 from fedgsp.cli.options import build_config
 from fedgsp.core.errors import InputError
 from fedgsp.cost import FLEETS
+from fedgsp.report.run_costs import cost_of_run
 from fedgsp.run import checkpoint
 from fedgsp.run.evaluate_run import evaluate_run
 from fedgsp.run.trust import MARK, code_named
@@ -24,8 +24,6 @@ ASK: dict[str, Callable[[Path, bool], object]] = {
     "resume": lambda path, trust: fedgsp.resume(path, rounds=2, workers=0, trust=trust),
     "replay": lambda path, trust: fedgsp.replay(path, workers=0, trust=trust),
     "evaluate": lambda path, trust: evaluate_run(path, None, "test", trust=trust),
-    "cost": lambda path, trust: _of_run(path, FLEETS["paper"], None, trust=trust),
-    "compare": lambda path, trust: read_finished([path], trust=trust),
     "run --dry-run": lambda path, trust: build_config(path / "config.toml", {}, trust=trust),
 }
 CODE = """
@@ -91,6 +89,20 @@ def test_a_run_from_elsewhere_runs_no_code_unless_trusted(begun: Path, code: Pat
 def test_a_run_that_was_begun_here_goes_on_as_ever(begun: Path, code: Path, name: str) -> None:
     ASK[name](begun, False)
     assert code.exists()
+
+
+def test_what_needs_no_code_of_a_run_runs_none(begun: Path, code: Path) -> None:
+    foreign = begun.parent / "foreign"
+    shutil.copytree(begun, foreign)
+    assert cost_of_run(foreign, FLEETS["paper"], None)["rounds"] == 1
+    assert len(read_finished([foreign])[0].trace().history) == 1
+    assert not code.exists()
+    (foreign / "clients.safetensors").unlink()  # as one that was recorded before runs wrote down what a sample costs
+    with pytest.raises(InputError, match="names code that is not part of fedgsp"):
+        cost_of_run(foreign, FLEETS["paper"], None)
+    with pytest.raises(InputError, match="names code that is not part of fedgsp"):
+        read_finished([foreign])[0].trace()
+    assert not code.exists()
 
 
 def test_trust_is_remembered_for_the_code_it_was_given_to(begun: Path, code: Path) -> None:

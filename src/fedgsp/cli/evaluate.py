@@ -24,9 +24,9 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with a line for every client.")] = False,
 ) -> None:
     """Evaluate a run's newest model, client by client."""
-    from fedgsp.run.evaluate_run import evaluate_run
+    from fedgsp.run.evaluate_run import evaluate as evaluate_model
 
-    verdict = evaluate_run(directory, data, part, trust=trust)
+    verdict = evaluate_model(directory, data, part=part, trust=trust).facts
     if as_json:
         typer.echo(json.dumps(verdict, indent=2))
         return

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from fedgsp.cli.display import About, LiveDisplay, PlainLines, display, duration, plain_console, size
+from fedgsp.cli.display import About, LiveDisplay, PlainLines, display, plain_console, size
 from fedgsp.core.chain import Chain, Plan
+from fedgsp.progress import duration
 from fedgsp.run.reader import RunReader
 
 if TYPE_CHECKING:

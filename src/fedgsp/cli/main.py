@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from fedgsp.core import __version__
-from fedgsp.core.errors import FedgspError, Terminated
+from fedgsp.core.errors import FedgspError, Terminated, in_options
 
 DEBUG = "--debug"
 
@@ -40,6 +40,7 @@ def build_app() -> typer.Typer:
         group,
         methods,
         models,
+        new,
         node,
         report,
         run,
@@ -57,7 +58,7 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    every = (run, evaluate, methods, models, tune, data, group, cost, study, compare, report, watch, deploy, site, node)
+    every = (run, evaluate, methods, models, tune, data, group, cost, study, compare, report, watch, new, deploy, site, node)
     for commands in every:
         commands.register(app)
     return app
@@ -76,7 +77,7 @@ def main() -> None:
         if debug:
             traceback.print_exception(error)
         hint = " Add --debug to see the traceback." if error.traced and not debug else ""
-        typer.echo(f"fedgsp: {error}{hint}", err=True)
+        typer.echo(f"fedgsp: {in_options(str(error))}{hint}", err=True)
         code = error.exit_code
     except Terminated:
         code = 128 + signal.SIGTERM

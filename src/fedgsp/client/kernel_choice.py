@@ -59,10 +59,10 @@ def choose(
     if recorded is not None:
         raise InputError(
             f"this run was made with the kernel '{recorded}', which cannot be had here: {why}; go on where it can, or with "
-            f"other rounding (--other-numerics, other_numerics=True)."
+            f"other rounding (`other_numerics=True`)."
         )
     if mode == "on":
-        raise InputError(f"--fast on: there is no fast path for this run, because {why}; --fast auto does without.")
+        raise InputError(f"`fast='on'`: there is no fast path for this run, because {why}; `fast='auto'` does without.")
     return Kernel(PLAIN.name, why)
 
 

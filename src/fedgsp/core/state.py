@@ -59,7 +59,7 @@ class Setting:
         return {MEAN_SAMPLES: torch.tensor([self.samples / self.clients])}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServerState:
     """What the server knows after a round.
 
@@ -79,6 +79,10 @@ class ServerState:
     extra: dict[str, Any] = field(default_factory=dict)
     client_versions: dict[int, str] = field(default_factory=dict)
     trained: frozenset[str] | None = None
+
+    def __repr__(self) -> str:
+        models = ", ".join(f"{name} ({len(tensors)} tensors)" for name, tensors in list(self.models.items())[:5])
+        return f"ServerState after round {self.round}: {len(self.models)} model(s): {models}"
 
     @property
     def model(self) -> Tensors:

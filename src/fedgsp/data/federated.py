@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.core.drawing import drawn
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import replace_whole
 from fedgsp.core.profiles import IGNORED, Profiles
@@ -32,7 +33,7 @@ REGRESSION_BINS = 10
 """Quantile bins that stand in for classes when targets are real numbers."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """One split (train, validation or test) of every client: client k owns `rows[offsets[k]:offsets[k + 1]]`.
 
@@ -62,6 +63,9 @@ class Split:
         """A split in which no client has a sample."""
         return cls(np.empty(0, dtype=np.int64), np.zeros(clients + 1, dtype=np.int64))
 
+    def __repr__(self) -> str:
+        return f"Split({len(self)} clients, {len(self.rows)} samples)"
+
     def __getitem__(self, client: int) -> Rows:
         return self.rows[self.offsets[client] : self.offsets[client + 1]]
 
@@ -86,7 +90,7 @@ class Split:
         return Split.of([self[int(client)] for client in clients])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FederatedData:
     """A federation's data: flat arrays over all clients, and which rows are whose.
 
@@ -138,6 +142,26 @@ class FederatedData:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{len(getattr(self, name).rows)} {name}" for name in SPLITS if len(getattr(self, name).rows))
+        kind = f"{self.classes} classes" if self.classes else "real-valued targets"
+        shape = "x".join(map(str, self.sample_shape)) or "1"
+        return (
+            f"FederatedData: {len(self)} clients, {self.samples} samples ({parts})\n"
+            f"  a sample: {shape} {self.features.dtype}, {kind}; source: {self.source or 'in memory'}"
+        )
+
+    def _repr_html_(self) -> str:
+        return str(drawn("data_html", self))
+
+    def plot(self) -> Any:
+        """Classes and sizes of the clients: a figure that shows itself in a notebook.
+
+        Raises:
+            InputError: matplotlib is not installed.
+        """
+        return drawn("plot_data", self)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:

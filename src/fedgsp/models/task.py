@@ -22,7 +22,7 @@ class Task:
         name: What it is called.
         loss: (outputs (b, ...), targets (b, ...)) -> (b,) losses to be minimised.
         metrics: Named functions of the same kind, to be reported.
-        score: The metric that targets such as `--target-accuracy` refer to.
+        score: The metric that targets such as `target_accuracy` refer to.
 
     Raises:
         ValueError: If `score` is not one of the metrics.

@@ -145,9 +145,9 @@ class RunConfig:
         if limit is not None and not (math.isfinite(limit) and limit > 0):
             raise InputError(f"hop_seconds must be a number of seconds above 0, not {limit}.")
         if self.engine.name == "local" and replace(self.engine, hop_seconds=None) != EngineSection():
-            raise InputError("an address, resources and placed data are for a cluster: say --engine ray too.")
+            raise InputError("an address, resources and placed data are for a cluster: say `engine='ray'` too.")
         if self.engine.name == "ray" and run.workers == 0:
-            raise InputError("--engine ray needs workers: a number, or auto for as many as the cluster has room for.")
+            raise InputError("`engine='ray'` needs workers: a number, or auto for as many as the cluster has room for.")
         _at_least("rounds", run.rounds, 1)
         _at_least("eval_every", run.eval_every, 1)
         _at_least("holdout_clients", run.holdout_clients, 0)

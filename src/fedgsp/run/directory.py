@@ -104,7 +104,7 @@ class RunDirectory:
             raise InputError(f"cannot create the run directory {path}: {error.strerror}.") from error
         if taken:
             hint = "resume it, or choose" if (path / "config.toml").exists() else "choose"
-            raise InputError(f"{path} is not empty; {hint} another place with --out.")
+            raise InputError(f"{path} is not empty; {hint} another place with `out=`.")
         return cls(path, _locked(path))
 
     @classmethod

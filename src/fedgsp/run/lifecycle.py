@@ -17,7 +17,7 @@ from fedgsp.run.clients import ClientFacts
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
 from fedgsp.run.files import CannotWrite
 from fedgsp.run.going_back import chosen_checkpoint
-from fedgsp.run.identity import check_numerics, check_same_run, identity_of, numerics_of
+from fedgsp.run.identity import check_numerics, check_same_run, decisive, identity_of, numerics_of
 from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.metrics import Figures, figures, reaches
@@ -119,7 +119,7 @@ def resume(
             state, bookmark, history = run.initial_state, None, []
         else:
             state, bookmark = found
-            check_same_run(path, bookmark.identity, identity)
+            check_same_run(path, bookmark.identity, run)
             if not other_numerics:
                 check_numerics(bookmark.numerics, numerics_of(run))
             check_state(path, state, run.initial_state)
@@ -278,4 +278,5 @@ def _stopped_at_target(run: Run, history: list[dict[str, Any]]) -> bool:
 
 
 def _started(run: Run) -> dict[str, Any]:
-    return {"kind": "started", "at": time.time(), "fingerprint": run.data.fingerprint, "versions": versions()}
+    told = {"fingerprint": run.data.fingerprint, "decides": decisive(run)}
+    return {"kind": "started", "at": time.time(), **told, "versions": versions()}

@@ -367,7 +367,7 @@ def _offer(run: Path, earlier: list[Path]) -> str:
     for path in earlier:
         with suppress(InputError):
             state, _ = checkpoint.load(path)
-            return f"The one before it (round {state.round}) is whole: fedgsp resume {run} --previous"
+            return f"The one before it (round {state.round}) is whole: resume the run with `previous=True`."
     return "No earlier one is whole either."
 
 

@@ -18,7 +18,7 @@ from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback
 from fedgsp.run.config import EngineSection, RunConfig
 from fedgsp.run.directory import NoRecord, model_file
-from fedgsp.run.identity import check_numerics, check_same_run, identity_of, numerics_of
+from fedgsp.run.identity import check_numerics, check_same_run, numerics_of
 from fedgsp.run.keeping import client_store
 from fedgsp.run.lifecycle import announce
 from fedgsp.run.loop import train_rounds
@@ -87,7 +87,7 @@ def replay(
     options = replace(config.run, rounds=last_round, workers=workers, stop_at_target=False)
     kernel = None if other_numerics else bookmark.numerics.get("kernel")
     run, original = recording.build(replace(config, run=options, engine=EngineSection()), builder, kernel)
-    check_same_run(path, bookmark.identity, identity_of(original))
+    check_same_run(path, bookmark.identity, original)
     if not other_numerics:
         check_numerics(bookmark.numerics, numerics_of(original))
     run = noise_key(run, state.extra)

@@ -114,7 +114,7 @@ class UnitStore:
             if any(_figures(old) != _figures(new) for old, new in zip(before, rows, strict=False)):
                 raise InputError(
                     f"the run {label} came out with other figures than {unit} in {self.folder}, which has the same "
-                    f"configuration, data and kernel: nothing that is stored is replaced; use another folder with --out."
+                    f"configuration, data and kernel: nothing that is stored is replaced; use another folder with `out=`."
                 )
             if len(rows) <= len(before):
                 return unit
@@ -234,7 +234,7 @@ def _manifest(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read: {error}.") from error
     if not isinstance(told, dict) or told.get("schema") != SCHEMA:
-        raise InputError(f"{file} is of another version of fedgsp; use another folder with --out.")
+        raise InputError(f"{file} is of another version of fedgsp; use another folder with `out=`.")
     return told
 
 

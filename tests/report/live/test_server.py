@@ -136,7 +136,7 @@ def test_who_is_local() -> None:
 
 
 def test_a_port_that_is_taken_is_a_sentence(run: Path) -> None:
-    with serving(run) as server, pytest.raises(InputError, match="choose others with --host and --port"):
+    with serving(run) as server, pytest.raises(InputError, match="choose others with `host=` and `port=`"):
         WatchServer([run], port=server.server_port)
 
 

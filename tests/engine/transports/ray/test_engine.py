@@ -270,7 +270,7 @@ def test_what_the_cluster_cannot_give_is_said_at_once() -> None:
         fedgsp.train(tiny.chains(), **common, engine=on_ray(resources="gpu=1"))
     with pytest.raises(InputError, match="needs workers"):
         fedgsp.train(tiny.chains(), **common, engine="ray", workers=0)
-    with pytest.raises(InputError, match="say --engine ray"):
+    with pytest.raises(InputError, match="say `engine='ray'`"):
         fedgsp.train(tiny.chains(), **common, engine={"address": "auto"})
 
 
@@ -293,7 +293,7 @@ def test_every_kind_of_method_gives_the_same_bits(method: str, tmp_path: Path) -
 
 def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"--engine ray needs the package 'ray'.*pip install 'fedgsp\[ray\]'"):
+    with pytest.raises(InputError, match=r"`engine='ray'` needs the package 'ray'.*pip install 'fedgsp\[ray\]'"):
         fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, engine="ray")
 
 
