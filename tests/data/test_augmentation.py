@@ -102,6 +102,20 @@ def test_a_data_set_is_read_anew_where_it_is_trained_on() -> None:
     assert Noisy.reads == before
 
 
+def test_pictures_that_are_read_anew_are_scaled_like_stored_ones() -> None:
+    pixels = [(np.full(2, 51, dtype=np.uint8), k % 2) for k in range(24)]
+
+    class Pixels(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 24
+
+        def __getitem__(self, i: int) -> Any:
+            return pixels[i]
+
+    anew = fedgsp.from_dataset(Pixels(), OWNER, anew=True)
+    assert torch.allclose(shown(anew, SGD()), torch.tensor(0.2))
+
+
 def test_arrays_cannot_be_read_anew() -> None:
     with pytest.raises(InputError, match="with_transform"):
         fedgsp.partition((X, Y), fedgsp.IID(2), anew=True)

@@ -60,7 +60,7 @@ class Stepping(Part):
         require_whole(where, "warmup_steps", self.warmup_steps, 0)
 
     @property
-    def scheduled(self) -> bool:
+    def by_step(self) -> bool:
         """Whether the learning rate changes within a hop."""
         return bool(self.warmup_steps) or self.step_schedule != "steady"
 
@@ -70,7 +70,7 @@ class Stepping(Part):
             return f"clients step by {self.optim}"
         if self.clip_norm:
             return "clients clip their gradients"
-        return "the learning rate changes from step to step" if self.scheduled else None
+        return "the learning rate changes from step to step" if self.by_step else None
 
     def require_plain(self, because: str) -> None:
         """Raise an InputError, with a reason, unless steps are w - lr grad."""
@@ -97,7 +97,7 @@ class Stepping(Part):
         done = (step - self.warmup_steps) / max(1, steps - self.warmup_steps)
         return 1 - done if self.step_schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
 
-    def clip(self, model: nn.Module) -> None:
+    def clip_gradients(self, model: nn.Module) -> None:
         """Cut the gradients of a model to `clip_norm`."""
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         if not self.clip_norm or not gradients:

@@ -158,8 +158,8 @@ class Trainer:
                 rule.adjust(ctx)
                 if pull is not None:
                     pull.add_to(self.model)
-                rule.clip(self.model)
-                if rule.scheduled:
+                rule.clip_gradients(self.model)
+                if rule.by_step:
                     for group in optimizer.param_groups:
                         group["lr"] = ctx.lr * rule.step_factor(steps, planned)
                 optimizer.step()

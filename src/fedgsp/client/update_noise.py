@@ -25,6 +25,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.params import require_real
 from fedgsp.core.part import Part
 from fedgsp.core.tensors import digest
+from fedgsp.models.state import model_tensors
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
@@ -68,7 +69,7 @@ class UpdateNoise(Part):
         """
         with torch.no_grad():
             parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-            for name, tensor in model.state_dict().items():
+            for name, tensor in model_tensors(model).items():
                 if name not in parameters and not any(tensor.data_ptr() == p.data_ptr() for p in parameters.values()):
                     tensor.copy_(handed[name])
             before = {name: handed[name].detach().cpu().double() for name in parameters}

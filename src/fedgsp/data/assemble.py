@@ -80,7 +80,11 @@ def federate(entry: Entry, common: ReaderOptions, where: str) -> FederatedData:
         data = _owned(entry, features, labels, common, where)
     divisor = None if isinstance(dealt, FeatureShift) else entry.meta.get("divisor")
     known = tuple(map(str, entry.meta.get("class_names") or data.class_names))
-    told = {"class_names": known, "vocabulary": int(entry.meta.get("vocabulary", 0)), "padding": entry.meta.get("padding")}
+    told: dict[str, Any] = {
+        "class_names": known,
+        "vocabulary": int(entry.meta.get("vocabulary", 0)),
+        "padding": entry.meta.get("padding"),
+    }
     memo = None if isinstance(dealt, FeatureShift) else entry.path  # what is remembered is of the features as they are there
     return replace(data, memo=memo, divisor=data.divisor if divisor is None else float(divisor), **told)
 

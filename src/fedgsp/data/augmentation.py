@@ -63,6 +63,7 @@ class ReadAnew:
 
     dataset: Any
     features_of: Callable[[Any], NDArray[Any]]
+    divisor: float = 1.0
     needs_rows = True
 
     @property
@@ -74,10 +75,16 @@ class ReadAnew:
         """See `Augmentation`."""
         stored = len(self.dataset)
         made = [
-            torch.from_numpy(np.array(self.features_of(self.dataset[int(row)]))).to(x.dtype) if row < stored else x[at]
+            self._scaled(torch.from_numpy(np.array(self.features_of(self.dataset[int(row)]))).to(x.dtype))
+            if row < stored
+            else x[at]
             for at, row in enumerate(rows)
         ]
         return _alike(torch.stack(made), x, "the data set, read anew,")
+
+    def _scaled(self, sample: torch.Tensor) -> torch.Tensor:
+        """Bytes as parts of 255, as stored samples are."""
+        return sample if self.divisor == 1 else sample / self.divisor
 
 
 def _alike(made: Any, x: torch.Tensor, who: str) -> torch.Tensor:

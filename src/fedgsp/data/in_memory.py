@@ -166,7 +166,7 @@ def _read_once(samples: Any, anew: bool, data_seed: int) -> tuple[NDArray[Any], 
 def _anew(data: FederatedData, dataset: Any) -> FederatedData:
     from fedgsp.data.augmentation import ReadAnew
 
-    return replace(data, augmentation=ReadAnew(dataset, features_of))
+    return replace(data, augmentation=ReadAnew(dataset, features_of, data.divisor))
 
 
 def _pair(samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:

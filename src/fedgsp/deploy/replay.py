@@ -89,7 +89,7 @@ class SiteRecording(Recording):
             config, kernel=kernel
         )
         original = replace(original, worker_setup=replace(original.worker_setup, wire=self.log.samples.wire))
-        data = gathered(self._all_samples(config, builder), self.log)
+        data = gathered(self._all_samples(config, builder), self.log, bool(config.data.validation))
         if config.data.validation:
             data = data.with_validation(config.data.validation, config.data.seed)
         setup, available = replace(original.worker_setup, data=data), ReplayedAvailability(self.log, data)

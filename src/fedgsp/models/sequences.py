@@ -78,7 +78,7 @@ class AttentiveFeatures(nn.Module):
             seen = before if seen is None else seen & before
         if seen is not None:  # a position of padding would look at nothing at all, and its answer be no number
             seen = seen | torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
-        known = self.into(x) + self.places
+        known: torch.Tensor = self.into(x) + self.places
         for block in self.blocks:
             known = block(known, seen)
         known = self.norm(known)
