@@ -331,22 +331,3 @@ def test_thirty_lies_in_introductions_leave_the_honest_sites_result(tmp_path: Pa
     hello = [every[k] for k in rng.permutation(len(every))[:15]] + [hostile.drawn(rng, facts) for _ in range(15)]
     _, _, used = fuzzed(tmp_path / "introductions", [102], 3, {"query.hello": hello}, rounds=30)
     assert len(used) == 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_eight_hundred_lies_a_seed_leave_the_honest_sites_result(seed: int, tmp_path: Path) -> None:
-    rng, facts = np.random.default_rng(seed), honest_facts(tmp_path / "honest")
-
-    def some(changes: list[hostile.Change]) -> list[hostile.Change]:
-        return [changes[k] for k in rng.permutation(len(changes))]
-
-    changes = structured_changes(facts, some)
-    for kind in changes:
-        changes[kind] += [hostile.drawn(rng, facts[kind]) for _ in range(400)]
-    _, _, used = fuzzed(tmp_path / "answers", [101, 103, 104], 7, changes, rounds=100)
-    hello = some(list(hostile.structured(facts["query.hello"])))
-    hello += [hostile.drawn(rng, facts["query.hello"]) for _ in range(200)]
-    _, _, more = fuzzed(tmp_path / "introductions", [101, 102], 5, {"query.hello": hello}, rounds=100)
-    assert len(used) == 600
-    assert len(more) >= 190
