@@ -34,6 +34,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.plan.growth:Exp",
         "fedgsp.plan.growth:Constant",
         "fedgsp.plan.growth:Singletons",
+        "fedgsp.plan.growth_by_size:OfLength",
+        "fedgsp.plan.growth_by_size:Proportional",
     ),
     "grouper": (
         "fedgsp.plan.groupers:Random",
@@ -64,6 +66,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.client.schedule:Steady",
         "fedgsp.client.schedule:Decay",
         "fedgsp.client.schedule:Cosine",
+        "fedgsp.client.schedule:Piecewise",
     ),
     "server": (
         "fedgsp.server.mean:Mean",
@@ -87,6 +90,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.server.geometric_median:GeometricMedian",
         "fedgsp.server.clipping:ClippedMean",
         "fedgsp.server.clipping:CentredClipping",
+        "fedgsp.server.averaged:Averaged",
+        "fedgsp.server.warm_start:WarmStart",
     ),
     "preparation": (
         "fedgsp.prepare.augment:AugmentMean",

@@ -54,8 +54,7 @@ def cost(
 
 def _of_run(directory: Path, fleet: Any, rounds: int | None) -> dict[str, Any]:
     from fedgsp.core.errors import InputError
-    from fedgsp.cost import paper_costs, run_cost
-    from fedgsp.plan import Grouped
+    from fedgsp.cost import paper_costs_of, run_cost
     from fedgsp.run.clients import ClientFacts, read_client_facts
     from fedgsp.run.config import read_config
     from fedgsp.run.reader import latest_checkpoint, need_run, read_log
@@ -72,14 +71,12 @@ def _of_run(directory: Path, fleet: Any, rounds: int | None) -> dict[str, Any]:
         facts = ClientFacts.of(RunBuilder().build(config))
     if facts.flops_per_sample is None:
         raise InputError(f"the FLOPs of {directory} could not be counted, so its cost cannot be worked out.")
-    epochs = config.method.local.epochs
-    real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, epochs, count)
+    real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, config.method.local.epochs_in, count)
     told: dict[str, Any] = {
         "run": str(directory), "method": config.method.name, "flops_per_sample": facts.flops_per_sample, **asdict(real)
     }  # fmt: skip
-    if isinstance(config.method.planner, Grouped):
-        planner = config.method.planner
-        paper = paper_costs(planner.growth, int(facts.trains.sum()), count, planner.kappa, epochs)
+    paper = paper_costs_of(config.method, int(facts.trains.sum()), count)
+    if paper is not None:
         told["paper"] = {**asdict(paper), "computing": paper.computing}
     return told
 

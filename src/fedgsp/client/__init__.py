@@ -12,7 +12,7 @@ from fedgsp.client.per_fedavg import PerFedAvg
 from fedgsp.client.prox import Prox
 from fedgsp.client.rules import SGD, trained
 from fedgsp.client.scaffold import Scaffold
-from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Steady
+from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Piecewise, Steady
 from fedgsp.client.uga import UGA
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "LocalContext",
     "Moon",
     "PerFedAvg",
+    "Piecewise",
     "Prox",
     "Scaffold",
     "Steady",

@@ -195,7 +195,7 @@ class Trainer:
 
     def _parts(self, ctx: LocalContext, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
         """The client's rows in the order of each epoch, in parts that are cut into batches of one size each."""
-        for epoch in range(self.rule.epochs):
+        for epoch in range(self.rule.epochs_in(ctx.round)):
             order = rows[self.seeds.batches(ctx.round, ctx.client, ctx.number, epoch).permutation(len(rows))]
             for begin, end, size in self._batching.cut(len(order)):
                 yield order[begin:end], size

@@ -172,7 +172,7 @@ def fleet_times(
     flops, events = flops_per_sample(builder.build(config)), read_log(directory, "events")
     times: dict[str, dict[str, list[float]]] = {"seconds": {}, "computing": {}}
     for name, fleet in FLEETS.items():
-        costs = costs_by_round(events, fleet, flops, config.method.local.epochs, rounds)
+        costs = costs_by_round(events, fleet, flops, config.method.local.epochs_in, rounds)
         for what, lines in times.items():
             lines[name] = [round(t, 6) for t in accumulate(getattr(costs[r], what) for r in range(1, rounds + 1))]
     table = {"schema": SCHEMA, "rounds": rounds, "flops_per_sample": flops, **times}

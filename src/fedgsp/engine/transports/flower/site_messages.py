@@ -169,7 +169,7 @@ class Training(_Talk):
     def _work(self, hop: Hop, facts: dict[str, Any]) -> tuple[int, int]:
         """Samples and steps: a client trains all it announced, in the batches that it was told."""
         rule, announced = self._setup.rule, int(self._sites.data.train.sizes[hop.client])
-        steps = rule.epochs * int(self._batching.steps(np.array(announced)))
+        steps = rule.epochs_in(self._plan.round) * int(self._batching.steps(np.array(announced)))
         told = facts.get("samples"), facts.get("steps")
         if told != (announced, steps) or any(isinstance(n, bool) for n in told):
             raise Refused(f"refused: it says it made {told[1]!r} steps on {told[0]!r} samples, and {announced} were announced")
