@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError, where_defined
+from fedgsp.core.errors import InputError, RunNote, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.deploy.replay import replay as replay_run
@@ -107,7 +108,10 @@ def train(
     builder = RunBuilder(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
     )  # fmt: skip
-    return lifecycle.start(builder.build(config), None if out is None else Path(out), callbacks)
+    run = builder.build(config)
+    for note in run.notes:
+        warnings.warn(note, RunNote, stacklevel=2)
+    return lifecycle.start(run, None if out is None else Path(out), callbacks)
 
 
 def resume(

@@ -51,6 +51,10 @@ class FedgspError(Exception):
         return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+class RunNote(UserWarning):
+    """What the user should be told of a run that is started in Python, such as a plan that is not what its name says."""
+
+
 class InputError(FedgspError):
     """Something the user gave (an option, a file, a run directory) cannot be used; nothing has been started."""
 
