@@ -64,7 +64,12 @@ def show(runner: PaperRunner, gathered: Cells) -> Findings:
     losses = {key: _mean(runs, "loss") for key, runs in gathered.items()}
     known = [value for value in losses.values() if value is not None]
     panels, rows = [], []
-    facts: dict[str, Any] = {"model": arm.model, "rounds": arm.rounds, "functions": {}}
+    facts: dict[str, Any] = {
+        "model": arm.model,
+        "rounds": arm.rounds,
+        "seeds": len(runner.seeds(arm)),
+        "functions": {},
+    }
     for name, function in FUNCTIONS.items():
         alphas, betas = rates(name, runner.preset.log_alphas, arm.rounds), runner.preset.betas
         values = [[losses[name, alpha, beta] for alpha in alphas] for beta in betas]

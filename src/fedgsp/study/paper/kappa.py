@@ -5,6 +5,7 @@ Times are normalised by the largest, as the paper's are: by its formulas at equa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,7 @@ def show(runner: PaperRunner, gathered: dict[float, list[Trace]]) -> Findings:
     facts = {
         "model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "said": said,
         "accuracy": {f"{k:g}": a.mean for k, a in accuracy.items()}, "accuracy_spread": max(values) - min(values),
+        "widest": _widest(by_seed),
         "comp_spread": max(comp.values()) - min(comp.values()), "comm": {f"{k:g}": v for k, v in comm.items()},
         "real_comp": {f"{k:g}": v for k, v in real_comp.items()}, "real_comm": {f"{k:g}": v for k, v in real_comm.items()},
     }  # fmt: skip
@@ -87,6 +89,13 @@ def show(runner: PaperRunner, gathered: dict[float, list[Trace]]) -> Findings:
         f"paper's T_comp and T_comm divided by their largest."
     )
     return Findings("kappa", TITLE, [table], [Picture("kappa", caption, [bars])], facts)
+
+
+def _widest(by_seed: Mapping[str, Mapping[int, float]]) -> list[float | None]:
+    """The largest difference between two kappas, paired over seeds, and the half-width of its 95 % interval."""
+    gaps = [gap.estimate for gap in differences(by_seed)]
+    most = max(gaps, key=lambda gap: abs(gap.mean), default=None)
+    return [0.0, None] if most is None else [abs(most.mean), most.half]
 
 
 def _normalised(values: dict[float, float]) -> dict[float, float]:
