@@ -31,7 +31,7 @@ def _root(
 
 def build_app() -> typer.Typer:
     """All commands, put together anew, so that `main` can be called again and again in one process."""
-    from fedgsp.cli import compare, cost, data, deploy, evaluate, group, methods, report, run, site, study, tune, watch
+    from fedgsp.cli import advise, compare, cost, data, deploy, evaluate, group, methods, report, run, site, study, tune, watch
 
     app = typer.Typer(
         help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
@@ -41,7 +41,7 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    for commands in (run, evaluate, methods, tune, data, group, cost, study, compare, report, watch, deploy, site):
+    for commands in (run, evaluate, methods, advise, tune, data, group, cost, study, compare, report, watch, deploy, site):
         commands.register(app)
     return app
 

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
+
 from fedgsp.core.errors import InputError
 from fedgsp.core.params import require_real, require_whole
 from fedgsp.core.state import GLOBAL, ServerState, Setting, beside
@@ -85,7 +87,7 @@ class Averaged(Wrapper):
             return {AVERAGE: in_own_types({**clone(model), **moved}, model)}
         earlier = [state.slots[_kept(age)] for age in range(1, min(before, self.last - 1) + 1)]
         every = [model, *earlier]
-        mean = {name: sum(one[name].double() for one in every) / len(every) for name in _real(model)}
+        mean = {name: torch.stack([one[name].double() for one in every]).sum(0) / len(every) for name in _real(model)}
         kept = {_kept(age): tensors for age, tensors in enumerate(every[: self.last - 1], start=1)}
         return {AVERAGE: in_own_types({**clone(model), **mean}, model), **kept}
 

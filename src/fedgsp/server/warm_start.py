@@ -3,9 +3,8 @@
     rounds r <= S:   w <- sum_m p_m w_m
     after them:      the rule inside, begun anew with that w (FedAdam: m = 0, v = tau^2)
 
-For adaptive servers. The first update of a training from scratch is far larger than all later ones. FedAdam takes it into m
-and v, where with beta2 = 0.99 it stays for hundreds of rounds and scales the steps. A plain mean in round 1 keeps it out
-(measured: docs/methods.md, "A warm start").
+For adaptive servers: the first update of a training from scratch is larger than later ones, and a plain mean keeps it out of m
+and v. What that is worth, and how little it changes v: docs/methods.md, "A warm start".
 
 The moments are made anew after every plain round, so a restart or a resume in the middle changes nothing. Traffic as the rule
 inside. To tune: `rounds` over 1, 2, 3.

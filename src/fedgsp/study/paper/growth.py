@@ -16,6 +16,7 @@ from fedgsp.report.study_figures import HeatMap, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate
+from fedgsp.study.paper.equal_steps import equal_steps
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import window_of
 from fedgsp.study.units import Trace
@@ -110,7 +111,8 @@ def show(runner: PaperRunner, gathered: Cells) -> Findings:
         f"Test loss after {arm.rounds} rounds ({arm.model}, {len(runner.seeds(arm))} seed(s)) for the three growth functions, "
         f"one colour scale, dark is small; a frame marks the smallest of each map."
     )
-    return Findings("growth", TITLE, [table], [Picture("growth", caption, [panels])], facts)
+    steps = equal_steps("growth", {f"{name}({alpha:g}, {beta})": runs for (name, alpha, beta), runs in gathered.items()})
+    return Findings("growth", TITLE, [table, steps], [Picture("growth", caption, [panels])], facts)
 
 
 def _mean(runs: list[Trace], metric: str) -> float | None:

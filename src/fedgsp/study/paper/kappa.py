@@ -15,6 +15,7 @@ from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.paper.equal_steps import equal_steps
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import window_of
 
@@ -88,7 +89,8 @@ def show(runner: PaperRunner, gathered: dict[float, list[Trace]]) -> Findings:
         f"FedGSP after {arm.rounds} rounds ({arm.model}) over kappa: accuracy (mean, 95 % interval over seeds), and the "
         f"paper's T_comp and T_comm divided by their largest."
     )
-    return Findings("kappa", TITLE, [table], [Picture("kappa", caption, [bars])], facts)
+    steps = equal_steps("kappa", {f"kappa {k:g}": runs for k, runs in gathered.items()})
+    return Findings("kappa", TITLE, [table, steps], [Picture("kappa", caption, [bars])], facts)
 
 
 def _widest(by_seed: Mapping[str, Mapping[int, float]]) -> list[float | None]:

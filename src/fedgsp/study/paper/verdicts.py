@@ -60,7 +60,9 @@ def whether(true: bool) -> str:
 def against_rest(of: str, values: Mapping[str, Sequence[float]]) -> tuple[str, str]:
     """(who is above and below by more than the noise, the verdict on "`of` is the highest"): paired over seeds, corrected."""
     by_seed = {name: dict(enumerate(several)) for name, several in values.items()}
-    ahead, behind, unclear = [], [], []
+    ahead: list[str] = []
+    behind: list[str] = []
+    unclear: list[str] = []
     for gap in differences(by_seed, of):
         other = gap.second if gap.first == of else gap.first
         lead = gap.estimate.mean if gap.first == of else -gap.estimate.mean
