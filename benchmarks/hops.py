@@ -1,10 +1,12 @@
-"""What a hop of a real deployment costs: seconds and bytes, and where the seconds go.
+"""What a hop of a real deployment costs: warm nodes and stock ones side by side, in one federation and one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/hops.py DIR --nodes 8 --model leaf_cnn --rounds 1
+    OMP_NUM_THREADS=1 python benchmarks/hops.py DIR --nodes 4 --model small_cnn --rounds 6 --chains 1
 
-Runs `fedgsp deploy local` (TLS and node keys on) and watches it. A hop is a message to a client and its answer. The event log
-has what the server waited for, and what of it was training; the life and the CPU time of every client process are read off
-/proc. What is left of the waiting is the node's: it asks for work every three seconds, and models travel down and up.
+A SuperLink with TLS and node keys, and as many nodes, every second one Flower's own SuperNode. Every client trains once a
+round, in so many chains, so both kinds of nodes meet the same load. A hop is a message to a client and its answer; the event
+log has what the server waited for, what of it was training and what was pushing and pulling bytes at the server. CPU time and
+memory are those of a node's whole tree of processes, read off /proc: CPU from the first round to the end, dead processes
+included, divided by the messages that it answered (hops and evaluations).
 """
 
 from __future__ import annotations
@@ -13,85 +15,101 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
-from fedgsp.deploy import guardian
-from fedgsp.deploy.layout import read_deployment
+sys.path.append(str(Path(__file__).parent))
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from usage import proportional_memory, tree_cpu_seconds
 
-
-@dataclass
-class Life:
-    """A client process: when it was first and last seen, and the CPU seconds it had used by then."""
-
-    first: float
-    last: float
-    cpu: float = 0.0
+from fedgsp.data import load
+from fedgsp.deploy.generate import SiteData, Wanted, write_deployment
+from fedgsp.deploy.local import LocalDeployment, ended_run
+from fedgsp.deploy.options import loopback
+from fedgsp.parts import encode
+from fedgsp.plan import ICG, Constant, Grouped
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("place", type=Path)
-    parser.add_argument("--nodes", default="8")
-    parser.add_argument("--model", default="leaf_cnn")
-    parser.add_argument("--rounds", default="1")
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--model", default="small_cnn")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--chains", type=int, default=1)
+    parser.add_argument("--kinds", default="warm,stock", help="which kinds of nodes, in turn")
     told = parser.parse_args()
-    command = "from fedgsp.cli.main import main; main()"
-    options = ["--nodes", told.nodes, "--model", told.model, "--rounds", told.rounds]
-    run = subprocess.Popen([sys.executable, "-c", command, "deploy", "local", str(told.place), *options])
-    lives: dict[int, Life] = {}
-    while run.poll() is None:
-        watch(told.place / "processes.json", lives)
-        time.sleep(0.1)
-    report(told.place, [life for life in lives.values() if life.cpu > 0])
+    names = [f"site-{k}" for k in range(told.nodes)]
+    kinds = told.kinds.split(",")
+    kind_of = {name: kinds[k % len(kinds)] for k, name in enumerate(names)}
+    place, ports = loopback(told.place.resolve(), told.nodes, insecure=False)
+    source = f"glyphs:clients={told.nodes}"
+    sites = {name: SiteData(source, load(source).clients[k], k) for k, name in enumerate(names)}
+    planner = encode(Grouped(growth=Constant(told.chains), grouper=ICG(), kappa=1.0))
+    write_deployment(place, Wanted(sites, model=told.model, rounds=told.rounds, planner=planner, node_ports=ports))
+    for name in names:
+        script = place.site(name) / "start.sh"
+        script.write_text(script.read_text().replace("NODE:-warm", f"NODE:-{kind_of[name]}"))
+    run = place.runs / "hops"
+    loads = [os.getloadavg()[0]]
+    with LocalDeployment(place, print) as processes:
+        processes.start_server()
+        processes.start_nodes(names)
+        pids = {one.name.removeprefix("node-"): one.pid for one in processes.supervisor.running()}
+        number = processes.submit(run, resume=False)
+        before: dict[str, float] = {}
+        while ended_run(processes.link, number) is None:
+            if not before and any(event["event"] == "round" for event in events(run)):
+                before = {name: tree_cpu_seconds(pids[name]) for name in (*names, "superlink")}
+            time.sleep(0.5)
+            loads.append(os.getloadavg()[0])
+        cpu = {name: tree_cpu_seconds(pids[name]) - before.get(name, 0.0) for name in (*names, "superlink")}
+        memory = {name: proportional_memory(pids[name]) for name in (*names, "superlink")}
+    report(run, kind_of, cpu, memory)
+    print(f"load average {min(loads):.1f} to {max(loads):.1f}")
 
 
-def watch(record: Path, lives: dict[int, Life]) -> None:
-    """Look at all client processes of the deployment."""
+def events(run: Path) -> list[dict[str, Any]]:
+    """What the event log has by now."""
     try:
-        mark = json.loads(record.read_text())["mark"]
+        return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     except (OSError, ValueError):
-        return
-    now = time.monotonic()
-    for pid in guardian.marked(mark):
-        try:
-            if b"flwr-clientapp" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-                continue
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        life = lives.setdefault(pid, Life(now, now))
-        life.last, life.cpu = now, (int(fields[11]) + int(fields[12])) / TICKS
+        return []
 
 
-def report(place: Path, lives: Sequence[Life]) -> None:
-    """The figures as a table."""
-    run = read_deployment(place).newest_run()
-    assert run is not None
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    hops = [event for event in events if event["event"] == "hop" and "waited" in event]
-    rows = {
-        "the server waited (s)": [hop["waited"] for hop in hops],
-        "of it training (s)": [hop["trained"] for hop in hops],
-        "down (MB)": [hop["down"] / 1e6 for hop in hops],
-        "up (MB)": [hop["up"] / 1e6 for hop in hops],
-        "life of a client process (s)": [life.last - life.first for life in lives],
-        "CPU of a client process (s)": [life.cpu for life in lives],
-    }
-    print(f"{len(hops)} hops, {len(lives)} client processes (also for introductions and evaluation); load {os.getloadavg()}")
-    print("| | median | least | most |\n| --- | --- | --- | --- |")
-    for name, values in rows.items():
-        print(f"| {name} | {statistics.median(values):.2f} | {min(values):.2f} | {max(values):.2f} |")
+def report(run: Path, kind_of: dict[str, str], cpu: dict[str, float], memory: dict[str, int]) -> None:
+    """The figures as a table, a row a kind of node; the first round is left out, in which nothing is warm."""
+    names = list(kind_of)
+    waited, parts = defaultdict[str, list[float]](list), defaultdict[str, list[tuple[float, float]]](list)
+    counted = defaultdict[str, int](int)
+    for event in events(run):
+        if event["event"] == "hop":
+            kind = kind_of[names[event["client"]]]
+            counted[kind] += 1
+            if event["round"] > 1:
+                waited[kind].append(event["waited"])
+                parts[kind].append((event["trained"], event["moving"]))
+    print("| node | hops | median s | 90 % s | training s | transfer s | CPU s a message | MB a node |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for kind in dict.fromkeys(kind_of.values()):
+        mine = [name for name in names if kind_of[name] == kind]
+        times = sorted(waited[kind])
+        late = times[min(len(times) - 1, int(0.9 * len(times)))]
+        trained, moving = (statistics.median(column) for column in zip(*parts[kind], strict=True))
+        spent, held = sum(cpu[name] for name in mine), statistics.median(memory[name] for name in mine) / 1e6
+        messages = 2 * counted[kind]  # a hop and an evaluation a round
+        print(
+            f"| {kind} | {len(times)} | {statistics.median(times):.2f} | {late:.2f} | {trained:.2f} | {moving:.2f} "
+            f"| {spent / messages:.2f} | {held:.0f} |"
+        )
+    hops = sum(counted.values())
+    print(f"SuperLink: {cpu['superlink'] / hops:.2f} CPU s a hop, {memory['superlink'] / 1e6:.0f} MB")
     for text in (run / "journal.jsonl").read_text().splitlines():
         entry = json.loads(text)
-        laps = {name: value for name, value in entry["timings"].items() if name != "at"}
-        print(f"round {entry['round']}: {entry['chains']} chains, {entry['clients']} clients, {laps}")
+        print(f"round {entry['round']}: {dict(list(entry['timings'].items())[1:])}")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,31 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.quick"]
 
 
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
+
+TOGETHER = ("tests/engine/transports/ray", "tests/deploy", "tests/browser")
+"""Folders whose tests share something of the machine (a Ray, ports, a browser): one process runs all of a folder's."""
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests of deployments and of killed runs are told apart: they wait for processes most of the time."""
+    """Tell tests apart.
+
+    Slow tests of deployments and of killed runs wait for processes most of the time. Where several processes run the tests
+    (`-n 2 --dist loadgroup`), a file stays with one of them, so that what its tests share is made once.
+    """
     for item in items:
-        if item.get_closest_marker("slow") and {"deploy", "run"} & set(item.path.relative_to(item.config.rootpath).parts):
+        file = item.path.relative_to(item.config.rootpath).as_posix()
+        if item.get_closest_marker("slow") and {"deploy", "run"} & set(file.split("/")):
             item.add_marker("beside")
+        group = next((folder for folder in TOGETHER if file.startswith(folder)), file)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -23,6 +39,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Prepared data of the tests lives in a temporary folder, also for the processes they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDGSP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FEDGSP_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 
 

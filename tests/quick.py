@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def name_of(item: pytest.Item) -> str:
     """A test's file and function: its cases are measured together."""
-    return item.nodeid.partition("[")[0]
+    return item.nodeid.partition("[")[0].partition("@")[0]  # xdist adds a group
 
 
 def chosen(durations: dict[str, float], budget: float = BUDGET) -> set[str]:
@@ -38,6 +38,16 @@ def chosen(durations: dict[str, float], budget: float = BUDGET) -> set[str]:
             break
         names.add(name)
     return names
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file without a chosen test is not even imported: Ray, Flower and MLflow take seconds."""
+    if not config.getoption("--quick") or collection_path.suffix != ".py":
+        return None
+    if FILES not in config.stash:
+        names = chosen(json.loads(FILE.read_text()))
+        config.stash[FILES] = {config.rootpath / name.partition("::")[0] for name in names}
+    return None if collection_path in config.stash[FILES] else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -67,4 +77,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         FILE.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
 
 
+FILES = pytest.StashKey[set[Path]]()
 TAKEN = pytest.StashKey[dict[str, float]]()

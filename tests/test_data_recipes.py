@@ -26,7 +26,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_leaf(tmp_path / "femnist", sizes=(12, 9, 14))
     (tmp_path / "shakespeare").mkdir()
-    lines = ["to be", "or not", "to be?"]
+    lines = ["to be.", "or not", "to be?"]
     (tmp_path / "shakespeare" / "all_data.json").write_text(json.dumps(shard({"hamlet": (lines, ["a", "b", "c"])})))
     write_parquet(tmp_path / "hub" / "femnist" / "data" / "train-00000-of-00001.parquet")
     pq.write_table(

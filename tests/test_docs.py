@@ -21,7 +21,10 @@ from fedgsp.server import Models
 DOCS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "docs/extending.md", "docs/robustness.md"])
+PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models"]
+
+
+@pytest.mark.parametrize("page", [f"docs/{page}.md" for page in PAGES])
 def test_the_python_blocks_of_a_page_run_one_after_the_other(page: str) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)

@@ -7,7 +7,23 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Piecewise, Prox, Scaffold, Steady
+from fedgsp.client import (
+    MMD,
+    SGD,
+    UGA,
+    Cosine,
+    Decay,
+    Distill,
+    Dyn,
+    Fusion,
+    Moon,
+    PerFedAvg,
+    Piecewise,
+    Prox,
+    Scaffold,
+    Steady,
+    Warmup,
+)
 from fedgsp.client.attacks import Gaussian, InnerProduct, LabelFlip, Scaled, SignFlip
 from fedgsp.core.errors import InputError
 from fedgsp.parts import PARTS as LISTED
@@ -118,6 +134,7 @@ PARTS: list[tuple[str, Any]] = [
     ("grouper", Fixed(ICG())),
     ("grouper", Fixed(Fixed(Random()))),
     ("schedule", Steady()),
+    ("schedule", Warmup(3, Cosine(8))),
     ("schedule", Decay(0.9, 5, 0.1)),
     ("schedule", Cosine(100)),
     ("schedule", Piecewise(((3, 0.5), (9, 0.1)))),
@@ -210,7 +227,7 @@ def test_what_is_not_said_has_its_default() -> None:
 
 class TestRefused:
     def test_no_table_or_no_kind(self) -> None:
-        wanted = "method.here must be a table with a kind: cosine, decay, piecewise, steady."
+        wanted = "method.here must be a table with a kind: cosine, decay, piecewise, steady, warmup."
         assert refused("schedule", "steady") == wanted
         assert refused("schedule", {"rate": 0.5}) == wanted
         assert refused("schedule", {"kind": 5}) == wanted

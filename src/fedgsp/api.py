@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError, RunNote, where_defined
+from fedgsp.core.errors import InputError, RunWarning, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle
 from fedgsp.run.build import IN_MEMORY, RunBuilder
+from fedgsp.run.callbacks import Callback, Failure, in_words
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
-    from fedgsp.run.callbacks import Callback
     from fedgsp.run.replay import Replay
     from fedgsp.run.result import RunResult
 
@@ -54,6 +56,7 @@ def train(
     holdout_clients: int = RunSection.holdout_clients,
     validation: float = DataSection.validation,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> RunResult:
     """Train a method on a federation.
 
@@ -83,9 +86,10 @@ def train(
         holdout_clients: Number of clients that never train and are only evaluated.
         validation: Share of the training samples kept for choosing settings.
         callbacks: Are told how the run goes on.
+        progress: Show a bar; None: in notebooks and on terminals.
 
     Returns:
-        The run's figures, history and model.
+        The run's figures, history and model. What the person should know is in `notes`, and was warned of.
 
     Raises:
         InputError: Something cannot be had or makes no sense; nothing was started.
@@ -109,9 +113,8 @@ def train(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
     )  # fmt: skip
     run = builder.build(config)
-    for note in run.notes:
-        warnings.warn(note, RunNote, stacklevel=2)
-    return lifecycle.start(run, None if out is None else Path(out), callbacks)
+    _warn(run.notes)
+    return lifecycle.start(run, None if out is None else Path(out), [Warner(), *run_bar(progress), *callbacks])
 
 
 def resume(
@@ -122,12 +125,15 @@ def resume(
     engine: str | Mapping[str, Any] | None = None,
     hop_seconds: float | None = None,
     previous: bool = False,
+    round: int | None = None,  # noqa: A002 - the word of the command line
     other_numerics: bool = False,
     data: FederatedData | None = None,
     model: Callable[..., nn.Module] | nn.Module | None = None,
     task: Task | None = None,
     method: Method | None = None,
+    trust: bool = False,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> RunResult:
     """Resume a run, to the same bits as if it had never stopped.
 
@@ -140,12 +146,15 @@ def resume(
         engine: Where chains run, as for `train`; None: as before. A run may go on elsewhere than it was begun.
         hop_seconds: As for `train`; None: as before.
         previous: Go on from the checkpoint before the last.
+        round: Go back to the checkpoint of this round: what was trained after it is dropped.
         other_numerics: Go on although torch, kernel or device are not those of the run.
         data: The federation, if it was given as an object.
         model: The model, if it was given as an object.
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
+        trust: Let code that the run names run, although the run was not begun on this machine.
         callbacks: Are told how the run goes on.
+        progress: Show a bar; None: in notebooks and on terminals.
 
     Returns:
         The run's figures, history and model. A run that is finished is only looked up.
@@ -160,8 +169,9 @@ def resume(
     """
     return lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
-        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous,
-        other_numerics=other_numerics, builder=_builder(data, model, task, method), callbacks=callbacks,
+        engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous, round_=round,
+        other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
+        callbacks=[Warner(), *run_bar(progress), *callbacks],
     )  # fmt: skip
 
 
@@ -174,6 +184,7 @@ def replay(
     task: Task | None = None,
     method: Method | None = None,
     other_numerics: bool = False,
+    trust: bool = False,
 ) -> Replay:
     """Recompute a run from its configuration, data and event log, and compare it to the bit.
 
@@ -185,6 +196,7 @@ def replay(
         task: Loss and metrics, if they were given as an object.
         method: The method, if it has parts that a configuration cannot name.
         other_numerics: Compare although torch, kernel or device are not those of the run.
+        trust: As for `resume`.
 
     Returns:
         How many rounds agree, and the first difference, if any.
@@ -198,14 +210,36 @@ def replay(
         True
     """
     return replay_run(
-        Path(directory), workers=workers, builder=_builder(data, model, task, method), other_numerics=other_numerics
+        Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
+        other_numerics=other_numerics,
     )  # fmt: skip
 
 
+class Warner(Callback):
+    """Tells of clients that were skipped and workers that were lost or may hang, as Python warns."""
+
+    def on_failure(self, failure: Failure) -> None:
+        """What happened, and why."""
+        _warn([in_words(failure)])
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """What the person should know, as warnings at the line that called fedgsp."""
+    for note in notes:
+        level, frame = 1, inspect.currentframe()
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedgsp":
+            level, frame = level + 1, frame.f_back
+        warnings.warn(note, RunWarning, stacklevel=level)
+
+
 def _builder(
-    data: FederatedData | None, model: Callable[..., nn.Module] | nn.Module | None, task: Task | None, method: Method | None
-) -> RunBuilder:  # fmt: skip
-    return RunBuilder(data, model, task, None if method is None else _checked(method))
+    data: FederatedData | None,
+    model: Callable[..., nn.Module] | nn.Module | None,
+    task: Task | None,
+    method: Method | None,
+    trust: bool,
+) -> RunBuilder:
+    return RunBuilder(data, model, task, None if method is None else _checked(method), trust=trust)
 
 
 def _with_local(method: Method, lr: float | None, batch_size: int | None, epochs: int | None) -> Method:

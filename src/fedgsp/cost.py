@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedgsp.core.callable_module import make_callable
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
 from fedgsp.plan import Grouped
@@ -303,3 +304,6 @@ def _server_bytes(hops: Hops, relay: str) -> float:
     if relay == "direct":
         return float(hops[0]["down"] + hops[-1]["up"])
     return float(sum(hop["down"] + hop["up"] for hop in hops))
+
+
+make_callable(__name__, "fedgsp.report.run_costs", "cost")  # fedgsp.cost(...)

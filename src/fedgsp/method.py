@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.client.rules import SGD
+from fedgsp.core.drawing import drawn
 from fedgsp.core.errors import InputError
 from fedgsp.door import check_part
 from fedgsp.parts import encode, kind_of
@@ -28,7 +29,7 @@ EVALUATED_ON: Mapping[Yields, str] = {
 """What the figures of a method are about, by what it yields: only those of one kind can stand in one column."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Method:
     """A method of federated learning, put together of parts.
 
@@ -54,6 +55,13 @@ class Method:
             check_part(role, getattr(self, role))
         if self.preparation is not None:
             check_part("preparation", self.preparation)
+
+    def __repr__(self) -> str:
+        roles = (*ROLES, *(["preparation"] if self.preparation is not None else []))
+        return "\n".join([f"Method '{self.name}'", *(f"  {role}: {getattr(self, role)!r}" for role in roles)])
+
+    def _repr_html_(self) -> str:
+        return str(drawn("method_html", self))
 
     @property
     def yields(self) -> Yields:

@@ -65,6 +65,7 @@ class Word:
 
     roles: tuple[str, ...]
     put: Put
+    place: str = ""
 
 
 def words() -> dict[str, Word]:
@@ -115,7 +116,8 @@ def _server_word(cls: type[Any], **parameters: Any) -> Word:
         prepared: Any = kinds("preparation")[preparation]() if preparation else method.preparation
         return replace(method, server=server, local=replace(method.local, **reports), preparation=prepared)
 
-    return Word((() if wraps else ("server",)) + (("preparation",) if preparation else ()), put)
+    place = AROUND if wraps and cls.inside_local else LAST
+    return Word((() if wraps else ("server",)) + (("preparation",) if preparation else ()), put, place)
 
 
 def combined(method: Method, names: Sequence[str]) -> Method:
@@ -124,14 +126,14 @@ def combined(method: Method, names: Sequence[str]) -> Method:
     Of several that go around it, the one that is named last is outside.
     """
     known = words()
-    for word in sorted(names, key=lambda name: ORDER.index((*known[name].roles, AROUND)[0])):
+    for word in sorted(names, key=lambda name: ORDER.index((*known[name].roles, known[name].place)[0])):
         method = known[word].put(method)
     return method
 
 
-AROUND = "around"
-"""Where a word stands in the order that takes no part's place: it goes around the server rule."""
-ORDER = ("server", AROUND, "local", "preparation")
+AROUND, LAST = "around", ""
+"""In place of a role, for what takes nobody's place: it goes around the server rule, or around all that is there."""
+ORDER = ("server", AROUND, "local", "preparation", LAST)
 
 
 def _fedavg() -> Method:

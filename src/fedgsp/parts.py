@@ -12,9 +12,10 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
-from fedgsp.core.errors import InputError, did_you_mean, where_defined
+from fedgsp.core.errors import InputError, did_you_mean, ours, where_defined
 from fedgsp.core.imports import import_named
 from fedgsp.core.params import FROM_RUN, OMITTED
 from fedgsp.core.part import Part
@@ -62,11 +63,13 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.client.attacks:InnerProduct",
         "fedgsp.client.attacks:LabelFlip",
     ),
+    "privacy": ("fedgsp.client.update_noise:UpdateNoise",),
     "schedule": (
         "fedgsp.client.schedule:Steady",
         "fedgsp.client.schedule:Decay",
         "fedgsp.client.schedule:Cosine",
         "fedgsp.client.schedule:Piecewise",
+        "fedgsp.client.schedule:Warmup",
     ),
     "server": (
         "fedgsp.server.mean:Mean",
@@ -75,6 +78,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.server.adaptive:Adam",
         "fedgsp.server.adaptive:Yogi",
         "fedgsp.server.ida:IDA",
+        "fedgsp.server.private:Private",
         "fedgsp.server.fusion:FusionServer",
         "fedgsp.server.scaffold:ScaffoldServer",
         "fedgsp.server.dyn:DynServer",
@@ -123,6 +127,26 @@ def kind_of(part: Any) -> str:
     if isinstance(part, Part) and any(kinds(role).get(cls.kind) is cls for role in PARTS):
         return part.kind
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def code_of(part: Any) -> list[str]:
+    """The code of every class of the user's own in a part or method, so that a changed rule is not taken for the old one.
+
+    The compiled code, since what was typed into a notebook may have no source file.
+    """
+    found: list[str] = []
+    if is_dataclass(part) and not isinstance(part, type):
+        theirs = (cls for cls in type(part).__mro__ if cls.__module__ != "builtins" and not ours(cls))
+        functions = (value.__code__ for cls in theirs for value in vars(cls).values() if isinstance(value, FunctionType))
+        found += [_compiled(code) for code in functions if not code.co_filename.startswith("<string>")]
+        for field in fields(part):
+            found += code_of(getattr(part, field.name))
+    return found
+
+
+def _compiled(code: CodeType) -> str:
+    inside = [_compiled(const) if isinstance(const, CodeType) else repr(const) for const in code.co_consts]
+    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {inside}"
 
 
 def encode(part: Any, *, complete: bool = False) -> dict[str, Any]:

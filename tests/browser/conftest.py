@@ -68,7 +68,7 @@ def open_tab(browser: Any) -> Iterator[OpenTab]:
         page.on("request", lambda request: trouble.requests.append(request.url))
         page.goto(address)
         if wait:
-            page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
+            page.wait_for_selector("html[data-ready=yes]", timeout=300_000)
         return Tab(page, trouble)
 
     yield open_

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +14,9 @@ import pytest
 
 from fedgsp.report.live.server import WatchServer
 from tests.support import fake_runs, tiny
+from tests.support.forked_cli import Command
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 
 @contextmanager
@@ -43,7 +42,7 @@ def held(run: Path) -> Iterator[None]:
 
 def shows(page: Any, selector: str, word: str) -> None:
     page.wait_for_function(
-        "([s, w]) => document.querySelector(s).textContent.includes(w)", arg=[selector, word], timeout=60_000
+        "([s, w]) => document.querySelector(s).textContent.includes(w)", arg=[selector, word], timeout=300_000
     )  # fmt: skip
 
 
@@ -106,11 +105,11 @@ def test_a_real_run_that_is_killed_and_resumed_goes_on_on_the_same_page(tmp_path
         reached = "n => Number(document.getElementById('lane-round').textContent) >= n"
         with training(*begin):
             shows(tab.page, "#live", "1 run under way")
-            tab.page.wait_for_function(reached, arg=5, timeout=60_000)
+            tab.page.wait_for_function(reached, arg=5, timeout=300_000)
         shows(tab.page, "#cards", "stopped")
         before = int(tab.page.locator("#lane-round").inner_text())
         with training("resume", str(run), "--quiet"):
-            tab.page.wait_for_function(reached, arg=before + 5, timeout=60_000)
+            tab.page.wait_for_function(reached, arg=before + 5, timeout=300_000)
             shows(tab.page, "#live", "1 run under way")
         shows(tab.page, "#cards", "stopped")
         shown = [int(text) for text in tab.page.locator("#curve-table tbody th").all_text_contents()]
@@ -122,10 +121,9 @@ def test_a_real_run_that_is_killed_and_resumed_goes_on_on_the_same_page(tmp_path
 @contextmanager
 def training(*arguments: str) -> Iterator[None]:
     """A real process on the command line, killed without warning at the end."""
-    command = [sys.executable, "-c", "from fedgsp.cli.main import main; main()", *arguments]
-    process = subprocess.Popen(command, env=tiny.environment())
+    process = Command(*arguments)
     try:
         yield
     finally:
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=300)

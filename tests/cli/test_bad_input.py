@@ -197,7 +197,7 @@ REAL = "from fedgsp.cli.main import main; main()"
 def real(here: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The real thing, in a process of its own."""
     command = [sys.executable, "-c", REAL, *arguments]
-    return subprocess.run(command, cwd=here, env=dict(os.environ), capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=here, env=dict(os.environ), capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.parametrize(

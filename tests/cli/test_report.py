@@ -77,7 +77,7 @@ def test_a_run_is_served_while_it_trains(cli: Any, tiny: str, here: Path, monkey
 
     def looked_at(*arguments: Any) -> Any:
         result = start(*arguments)
-        with urllib.request.urlopen(addresses[0], timeout=20) as answer:
+        with urllib.request.urlopen(addresses[0], timeout=600) as answer:
             seen.append(answer.read().decode())
         return result
 

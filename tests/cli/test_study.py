@@ -140,7 +140,7 @@ class TestCompare:
         [
             ((), "there is nothing to compare"),
             (("fedavg", "fedgs"), "did you mean 'fedgsp'"),
-            (("fedavg", "./somewhere"), "compare either runs or methods"),
+            (("fedavg", "./somewhere"), "there is no run directory"),
             (("./somewhere",), "there is no run directory somewhere"),
             (("fedavg", "--fleet", "phone"), "unknown fleet 'phone'"),
             (("fedavg", "--seeds", "0"), "--seeds must be at least 1"),
@@ -160,7 +160,7 @@ def test_everything_from_nothing_killed_on_the_way(tmp_path: Path) -> None:
     code = "from fedgsp.cli.main import main; main()"
     command = [sys.executable, "-c", code, "study", "all", "--preset", "smoke", "--out", str(out), "--quiet"]
     first = subprocess.Popen(command, env=tiny_data.environment())
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 900
     while len(list(out.glob("units/*/result.json"))) < 4 and time.monotonic() < deadline and first.poll() is None:
         time.sleep(0.1)
     os.kill(first.pid, signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_everything_from_nothing_killed_on_the_way(tmp_path: Path) -> None:
     finished = {file: file.read_bytes() for file in out.glob("units/*/result.json")}
     assert len(finished) >= 4
     assert not (out / "cost-to-target").exists()
-    again = subprocess.run(command, env=tiny_data.environment(), timeout=900, check=False)
+    again = subprocess.run(command, env=tiny_data.environment(), timeout=1800, check=False)
     assert again.returncode == 0
     assert all(file.read_bytes() == before for file, before in finished.items()), "what was finished is only read"
     for name in studies_named(["all"]):
@@ -176,7 +176,7 @@ def test_everything_from_nothing_killed_on_the_way(tmp_path: Path) -> None:
     report = subprocess.run(
         [sys.executable, "-c", code, "study", "report", "--out", str(out)],
         env=tiny_data.environment(),
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert report.returncode == 0

@@ -57,7 +57,7 @@ def child(*commands: str) -> str:
     """What a Python that is started by us prints."""
     command = python("fedgsp.core.imports", "standard_first([])")
     command[-1] += "; " + "; ".join(commands)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

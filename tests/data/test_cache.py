@@ -119,7 +119,7 @@ def test_many_builders_at_once_end_up_with_one_whole_entry(root: Path) -> None:
 
     def work(value: int) -> None:
         def build(folder: Path) -> dict[str, Any]:
-            together.wait(timeout=10)
+            together.wait(timeout=300)
             return Builder(value)(folder)
 
         found.append(value_of(get_or_build("k", build)))
@@ -128,7 +128,7 @@ def test_many_builders_at_once_end_up_with_one_whole_entry(root: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=300)
     assert len(found) == 6
     assert len(set(found)) == 1
     assert entries(root) == ["k"]

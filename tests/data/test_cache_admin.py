@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -77,28 +76,37 @@ def test_an_entry_in_use_stays_readable() -> None:
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
 from fedgsp.data.readers import leaf_convert
 real = leaf_convert._Conversion.read
+begun = 0
 def slowly(self, shard, tick):
+    global begun
+    begun += 1
     print("shard", flush=True)
+    if begun == int(sys.argv[3]):
+        signal.pause()
     time.sleep(float(sys.argv[2]))
     real(self, shard, tick)
 leaf_convert._Conversion.read = slowly
 from fedgsp.data.readers.leaf import load_leaf
+
+pytestmark = pytest.mark.timing
 print(load_leaf(sys.argv[1]).fingerprint, flush=True)
 """
 
 
-def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", SLOW, str(folder), str(seconds)], stdout=subprocess.PIPE, text=True)
+def start(folder: Path, seconds: float = 0.0, waits_at: int = 0) -> subprocess.Popen[str]:
+    """A process that converts, each shard after some seconds; at one of them it waits for ever."""
+    command = [sys.executable, "-c", SLOW, str(folder), str(seconds), str(waits_at)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
 def test_two_processes_at_once_convert_once(tmp_path: Path) -> None:
     folder = write_leaf(tmp_path / "leaf", sizes=(5,) * 6)
     both = [start(folder, 0.3) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0].split() for process in both]
+    said = [process.communicate(timeout=600)[0].split() for process in both]
     assert sorted(words.count("shard") for words in said) == [0, 6]
     assert said[0][-1] == said[1][-1]
 
@@ -107,15 +115,14 @@ def test_two_processes_at_once_convert_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shards", [1, 2, 4, 6])
 def test_after_a_kill_the_next_one_goes_on(tmp_path: Path, shards: int, root: Path) -> None:
     folder = write_leaf(tmp_path / "leaf", sizes=(5,) * 6)
-    process = start(folder, 0.2)
+    process = start(folder, waits_at=shards)
     assert process.stdout is not None
     for _ in range(shards):
         process.stdout.readline()
-    time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not any(item.state == "whole" for item in cache_admin.items())
-    again = start(folder, 0.0).communicate(timeout=60)[0].split()
+    again = start(folder).communicate(timeout=600)[0].split()
     assert again.count("shard") == 6 - (shards - 1)
     cache_admin.clear()
     assert again[-1] == load_leaf(str(folder)).fingerprint

@@ -72,7 +72,7 @@ def test_a_data_set_with_owners() -> None:
         (lambda: partition(3, IID(2)), "not int"),
         (lambda: partition(np.zeros((5, 2)), IID(2)), "must give .features, label. pairs"),
         (lambda: partition((np.full((4, 1), np.nan), np.zeros(4, int)), IID(2)), "NaN"),
-        (lambda: partition((X, -Y), IID(2)), "negative"),
+        (lambda: partition((X, -Y), IID(2), classes=9), "negative"),
         (lambda: from_dataset(Pairs(), ["ann", None] * 30), "sample 1 has no client"),
     ],
 )

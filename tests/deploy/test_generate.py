@@ -40,11 +40,13 @@ def test_everything_is_there_and_reads_back(tmp_path: Path) -> None:
         "fedgsp-node.service",
         "superlink.txt",
         "federation.toml",
+        "Dockerfile",
+        "compose.yaml",
     }
     server = {
         "fedgsp.toml", "ca.crt", "server.crt", "server.key", "superexec.secret", "environment.sh", "superlink.sh", "start.sh",
         "superexec.sh", "nginx.conf", "fedgsp-superlink.service", "fedgsp-superexec.service", "fedgsp-metrics.service",
-        "flwr/config.toml",
+        "flwr/config.toml", "Dockerfile", "compose.yaml",
     }  # fmt: skip
     app = {"pyproject.toml", "LICENSE", "README.md", "fedgsp_app/__init__.py", "fedgsp_app/server.py", "fedgsp_app/client.py"}
     assert names == {
@@ -82,6 +84,7 @@ def test_tls_and_node_keys_are_on(tmp_path: Path) -> None:
         "--host 127.0.0.1",
     ):
         assert flag in link
+    assert "fedgsp node" in node
     assert "--root-certificates" in node
     assert "--auth-supernode-private-key" in node
     everything = "".join(p.read_text(errors="replace") for p in place.root.rglob("*") if p.is_file())
@@ -113,13 +116,16 @@ def test_its_settings_are_what_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_every_entry_of_deploy_is_shown_with_its_default(tmp_path: Path) -> None:
-    from fedgsp.deploy.settings import DeploySettings
+    from fedgsp.deploy.settings import DeploySettings, read_deployment
 
-    text = written(tmp_path / "d").config.read_text()
+    config = written(tmp_path / "d").config
+    text = config.read_text()
     shown = text[text.index("[deploy]") :]
     assert "\nsites = 2 " in shown
-    for name in vars(DeploySettings()).keys() - {"sites"}:
+    for name in vars(DeploySettings()).keys() - {"sites", "shape", "dtype", "classes"}:
         assert f"# {name} = " in shown
+    _, settings = read_deployment(config)  # what samples are like is stated, so that no site can say otherwise
+    assert (settings.shape, settings.dtype, settings.classes) == ((28, 28), "uint8", 62)
 
 
 def test_nodes_of_one_machine_have_ports_of_their_own(tmp_path: Path) -> None:

@@ -136,10 +136,15 @@ def test_noised_histograms_are_what_plans_are_made_of_and_replayed_from(tmp_path
     there = grid_deployments.deployment(
         tmp_path, grid_deployments.chains(2), sites={"histogram": "noised"}, rounds=3, settings={"profile_every": 1}
     )
+    for site in there.sites:
+        site.write_text(site.read_text().replace('"noised"', '"noised"\nepsilon = 60.0\nepsilon_limit = 60.0'))
     there.serve()
-    (event,) = there.events("sites")  # asked three times, and the answer was the same: one draw for one version of the data
-    exact = fedgsp.load(there.source).profiles().counts
-    assert [member["counts"] for member in event["members"]] != exact.tolist()
+    (event,) = there.events("sites")  # asked three times, and the answer was the same: one draw for one set of samples
+    exact = fedgsp.load(there.source)
+    assert [member["counts"] for member in event["members"]] != exact.profiles().counts.tolist()
+    told = [member["train"] for member in event["members"]]
+    assert told != exact.train.sizes.tolist()
+    assert all(0 < few <= size for few, size in zip(told, exact.train.sizes, strict=True))
     assert there.replay().differs is None
 
 

@@ -141,7 +141,7 @@ def test_what_training_does_beyond_the_kernels_is_declined_in_words(row: str) ->
     assert runs[0].run.worker_setup.kernel.name == "plain"
     assert reason in runs[0].run.worker_setup.kernel.why
     assert runs[0].state.digest() == runs[1].state.digest()
-    with pytest.raises(InputError, match=f"--fast on.*{reason}"):
+    with pytest.raises(InputError, match=f"`fast='on'`.*{reason}"):
         fedgsp.train("fedavg", images(), build_model, rounds=2, workers=0, fast="on")
 
 

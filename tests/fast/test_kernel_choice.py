@@ -75,7 +75,7 @@ def test_rules_with_other_steps_fall_back_by_themselves(rule: SGD, reason: str) 
     kernel = chosen(small_cnn(classes=5), rule)
     assert kernel.name == "plain"
     assert reason in kernel.why
-    with pytest.raises(InputError, match=f"--fast on.*{reason}"):
+    with pytest.raises(InputError, match=f"`fast='on'`.*{reason}"):
         chosen(small_cnn(classes=5), rule, mode="on")
 
 
@@ -87,9 +87,13 @@ def test_other_losses_and_devices_fall_back() -> None:
 
 def test_without_a_compiler_small_models_are_plain_and_large_linear_layers_are_put_off(no_compiler: Any) -> None:
     assert library() == "there is no C compiler (cc, gcc or clang)"
-    assert chosen(small_cnn(classes=5)).name == "plain"
+    plain = chosen(small_cnn(classes=5))
+    assert plain.name == "plain"
     kernel = chosen(Large())
     assert (kernel.name, kernel.layers) == ("lazy", ("wide",))
+    for one in (plain, kernel):  # a run's first line says so, and what to do
+        assert one.said().count("there is no C compiler (cc, gcc or clang)") == 1
+        assert "`apt-get install gcc`" in one.said()
     assert chosen(Large(), Prox()).name == "plain"  # every step changes every weight: there is nothing to put off
 
 

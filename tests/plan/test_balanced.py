@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from itertools import combinations, permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -132,13 +133,15 @@ def test_wrong_settings_are_refused_at_once() -> None:
         Balanced(longest_chain=0)
 
 
-def test_more_time_gives_better_groups_and_little_time_is_kept() -> None:
+def test_more_time_gives_better_groups_and_little_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By this process's own clock, so that what others do on the machine does not count."""
+    monkeypatch.setattr("fedgsp.plan.balanced.time", SimpleNamespace(monotonic=time.process_time))
     counts = skewed(120, 8)
     found = []
     for seconds in (0.0, 0.6):
-        began = time.monotonic()
+        began = time.process_time()
         labels = balanced_within(counts, 11, seconds, 3, Balanced())
-        assert time.monotonic() - began < seconds + 2
+        assert time.process_time() - began < seconds + 2
         sizes = np.bincount(labels)
         assert sizes.max() - sizes.min() <= 1
         found.append(objective_z(group_sums(counts, labels), "cpd").mean)

@@ -69,7 +69,7 @@ def test_wishes_that_cannot_be_granted(wish: Wish, sentence: str) -> None:
 
 
 def test_vectors_that_are_no_counts_cannot_be_made_private() -> None:
-    with pytest.raises(InputError, match="--epsilon needs whole-numbered counts"):
+    with pytest.raises(InputError, match="`epsilon=` needs whole-numbered counts"):
         form_groups(ClientTable(TABLE.names, COUNTS / 7), Wish(groups=3, epsilon=1.0))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import fedgsp
-from fedgsp.cli.cost import _of_run
 from fedgsp.core.errors import FedgspError
 from fedgsp.cost import FLEETS
 from fedgsp.deploy.status import run_status
@@ -17,6 +16,7 @@ from fedgsp.report.build import read_runs
 from fedgsp.report.live.feed import LiveRuns
 from fedgsp.report.page import build
 from fedgsp.report.payload import payload
+from fedgsp.report.run_costs import cost_of_run
 from fedgsp.run.reader import RunReader
 from fedgsp.study.finished import read_finished
 from tests.support import damage
@@ -51,7 +51,7 @@ def read_by_all(path: Path, whole: Path) -> None:
 
 def refused_or_read(path: Path) -> None:
     """Everything that needs a run whole: the command that compares, and the one that says what a run would cost."""
-    for ask in (lambda: read_finished([path]), lambda: _of_run(path, FLEETS["paper"], None)):
+    for ask in (lambda: read_finished([path]), lambda: cost_of_run(path, FLEETS["paper"], None)):
         with suppress(FedgspError):
             ask()
 

@@ -7,19 +7,17 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import tiny
+from tests.support.forked_cli import Command
+
+pytestmark = pytest.mark.timing
 
 ROUNDS = 12
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from fedgsp.cli.main import main; main()", *arguments]
 
 
 def options(folder: Path, workers: int) -> list[str]:
@@ -38,19 +36,17 @@ def options(folder: Path, workers: int) -> list[str]:
     ]
 
 
-def launch(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command(*arguments), env=tiny.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+def launch(*arguments: str) -> Command:
+    return Command(*arguments)
 
 
 def lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def wait_for_progress(process: subprocess.Popen[str], events: Path, before: int, more: int) -> bool:
+def wait_for_progress(process: Command, events: Path, before: int, more: int) -> bool:
     """Until `more` new events are on disk; False if the run ended first."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 600
     while lines(events) < before + more:
         if process.poll() is not None:
             return False
@@ -75,10 +71,8 @@ def client_states(out: Path) -> dict[str, bytes]:
 )
 def test_killed_at_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path, workers: int, method: str) -> None:
     arguments = [*options(tmp_path, workers), "--method", method]
-    calm = subprocess.run(
-        command("run", *arguments, "--out", str(tmp_path / "calm"), "-q"), env=tiny.environment(), check=False
-    )
-    assert calm.returncode == 0
+    calm = tiny.cli("run", *arguments, "--out", str(tmp_path / "calm"), "-q")
+    assert calm.returncode == 0, calm.stderr
     out, chance, kills = tmp_path / "stormy", random.Random(workers), 0
     events = out / "events.jsonl"
     process = launch("run", *arguments, "--out", str(out), "-q")
@@ -90,7 +84,7 @@ def test_killed_at_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path
         process.wait()
         kills += 1
         process = launch("resume", str(out), "-q")
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert kills == 20
     assert outcome(out) == outcome(tmp_path / "calm")
@@ -108,7 +102,7 @@ def test_interrupted_runs_say_how_to_go_on_and_do(tmp_path: Path, number: signal
     process = launch("run", *arguments, "--rounds", "4000", "--out", str(out))
     assert wait_for_progress(process, out / "journal.jsonl", 0, 2)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == code
     assert f"fedgsp resume {out}" in errors
     assert "Traceback" not in errors

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import fedgsp
-from fedgsp.core.errors import RunNote
+from fedgsp.core.errors import RunWarning
 from fedgsp.methods import METHODS, named
 from fedgsp.plan import ICG, Grouped, Log, OfLength, Planner, Proportional, Random, WithPool
 from fedgsp.run.plan_notes import plan_notes
@@ -69,7 +69,7 @@ def test_a_pool_is_nobody() -> None:
 
 
 def test_python_is_told() -> None:
-    with pytest.warns(RunNote, match="no two clients ever train in a chain"):
+    with pytest.warns(RunWarning, match="no two clients ever train in a chain"):
         fedgsp.train("fedgsp", images(clients=6, each=8), rounds=1, workers=0)
     method = replace(named("fedgsp"), planner=Grouped(OfLength(3), ICG(), kappa=1.0))
     assert fedgsp.train(method, images(clients=6, each=8), rounds=1, workers=0).run.notes == ()

@@ -69,7 +69,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(tmp_path: Pa
     content = bytearray(newest(out).read_bytes())
     content[-3] ^= 1
     newest(out).write_bytes(content)
-    with pytest.raises(InputError, match=r"damaged.*round 2.*--previous"):
+    with pytest.raises(InputError, match=r"damaged.*round 2.*`previous=True`"):
         fedgsp.resume(out, workers=0)
     fedgsp.resume(out, previous=True, workers=0)
     assert model_bits(out) == good
@@ -116,7 +116,7 @@ def test_a_changed_data_file_is_one_sentence_and_loses_nothing(tmp_path: Path) -
 def test_other_numerics_are_refused_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(tmp_path / "run")
     monkeypatch.setattr("torch.__version__", "99.0")
-    with pytest.raises(InputError, match=r"torch .*\(now 99.0\).*--other-numerics"):
+    with pytest.raises(InputError, match=r"torch .*\(now 99.0\).*`other_numerics=True`"):
         fedgsp.resume(tmp_path / "run", rounds=4)
     assert fedgsp.resume(tmp_path / "run", rounds=4, other_numerics=True, workers=0).rounds == 4
 

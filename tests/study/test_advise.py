@@ -38,7 +38,7 @@ def test_the_known_rounds_are_those_in_results() -> None:
 
 def test_a_power_law_is_followed_and_no_farther_than_it_says_something() -> None:
     halves = [(r, 1 - 0.5 / r) for r in (1, 2, 4, 8)]
-    rounds, far = extrapolated(halves, 1 - 0.5 / 32)  # type: ignore[misc]
+    rounds, far = extrapolated(halves, 1 - 0.5 / 32)  # type: ignore[str-unpack]
     assert (rounds, far) == pytest.approx((32.0, 4.0))
     assert extrapolated(halves, 1 - 0.5 / 1000) == "the target is more than 20 times the pilot away"
     assert extrapolated([(1, 0.1), (2, 0.1), (3, 0.1), (4, 0.1)], 0.9) == "it hardly learns in the pilot"

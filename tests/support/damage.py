@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,31 @@ JUNK = (
 )
 
 
+Plan = tuple[str, Path, Callable[[Path], object]]
+
+
 def mutants(run: Path, place: Path, seed: int, each: int) -> Iterator[tuple[str, Path]]:
     """(what was done to it, a damaged copy of `run`); `each` random ones of every file beside those that are always made."""
+    yield from copies(run, place, plans(run, seed, each))
+
+
+def plans(run: Path, seed: int, each: int) -> Iterator[Plan]:
+    """(what is to be done, to which file, how) for every mutant."""
     rng = random.Random(seed)
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.name != ".lock"]
     for file in files:
-        name = file.relative_to(run)
         for what, change in [*_always(file), *(_by_chance(file, rng) for _ in range(each))]:
-            copy = place / "mutant"
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(run, copy)
-            change(copy / name)
-            yield f"{name}: {what}", copy
+            yield what, file.relative_to(run), change
+
+
+def copies(run: Path, place: Path, planned: Iterable[Plan]) -> Iterator[tuple[str, Path]]:
+    """(what was done to it, a damaged copy), one at a time in the same place."""
+    for what, name, change in planned:
+        copy = place / "mutant"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(run, copy)
+        change(copy / name)
+        yield f"{name}: {what}", copy
 
 
 def _always(file: Path) -> list[tuple[str, Callable[[Path], object]]]:

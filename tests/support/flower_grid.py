@@ -20,8 +20,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedgsp.engine.transports.flower.client_app import app
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.records import pack, unpack
-from fedgsp.engine.transports.flower.transport import Clock
 from tests.support import tiny
 
 Fault = Literal[
@@ -54,6 +54,8 @@ class Parcel:
 
 
 Chooser = Callable[[Node, Message], Fault]
+Tamper = Callable[[Node, Message, RecordDict], RecordDict]
+"""What a hostile site makes of its honest answer."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class InProcessGrid(Grid):
     nodes: dict[int, Node]
     fault: Chooser = lambda node, message: "ok"
     seconds: Callable[[Node, Message], float] = lambda node, message: 1.0
+    tamper: Tamper = lambda node, message, content: content
     time: float = 0.0
     handled: list[tuple[int, str, Fault]] = field(default_factory=list)
     sent: list[Message] = field(default_factory=list)
@@ -125,7 +128,7 @@ class InProcessGrid(Grid):
         def answers(change: Callable[[RecordDict], RecordDict] = lambda content: content, after: float = honest) -> Parcel:
             def answer() -> Message:
                 reply = app(message, node.context())
-                return Message(change(reply.content), reply_to=message)
+                return Message(self.tamper(node, message, change(reply.content)), reply_to=message)
 
             return Parcel(message, answer, self.time + after)
 

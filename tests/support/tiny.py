@@ -23,7 +23,8 @@ CLASSES = 3
 FEATURES = 4
 LINEAR = "tests.support.tiny:linear"
 NORMED = "tests.support.tiny:normed"
-"""The names of `linear` and `normed` for processes that import them."""
+RAW = "tests.support.tiny:raw"
+"""The names of `linear`, `normed` and `raw` for processes that import them."""
 
 
 def arrays(clients: int = 8, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
@@ -71,10 +72,14 @@ def bits(tensors: dict[str, torch.Tensor]) -> bytes:
     return b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))
 
 
-def cli(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The real command line in a process of its own."""
+def cli(*arguments: str, cwd: str | Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The real command line in a process of its own; on Linux forked from one that has imported it."""
+    if sys.platform == "linux":
+        from tests.support import forked_cli
+
+        return forked_cli.run(*arguments, cwd=cwd)
     command = [sys.executable, "-c", "from fedgsp.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment(), **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment(), cwd=cwd)
 
 
 def environment() -> dict[str, str]:
@@ -85,3 +90,21 @@ def environment() -> dict[str, str]:
 def normed(shape: tuple[int, ...] = (FEATURES,), classes: int = CLASSES) -> nn.Module:
     """The same behind a batch norm, which has running means and a counter."""
     return nn.Sequential(nn.BatchNorm1d(shape[0]), nn.Linear(shape[0], classes))
+
+
+class _Raw(nn.Module):
+    """A batch norm over features a thousand times as large, and a mask with -inf that nobody trains."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(features), nn.Linear(features, classes)
+        self.register_buffer("mask", torch.full((2, 2), -torch.inf).triu(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.last(self.norm(1000.0 * x))
+        return found
+
+
+def raw(shape: tuple[int, ...] = (FEATURES,), classes: int = CLASSES) -> nn.Module:
+    """See `_Raw`."""
+    return _Raw(shape[0], classes)

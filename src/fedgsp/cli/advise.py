@@ -37,7 +37,8 @@ def advise(
         return
     from rich.table import Table
 
-    from fedgsp.cli.display import duration, plain_console, size
+    from fedgsp.cli.display import plain_console, size
+    from fedgsp.progress import duration
 
     console = plain_console()
     console.print(

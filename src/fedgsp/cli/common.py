@@ -10,7 +10,7 @@ import typer
 RunDirectoryArgument = Annotated[Path, typer.Argument(help="Run directory.")]
 MethodName = Annotated[str | None, typer.Option(help="Method, such as fedgsp or fedavg. See `fedgsp methods`.")]
 DataSource = Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")]
-ModelName = Annotated[str | None, typer.Option(help="Model: small_cnn, leaf_cnn or package.module:callable.")]
+ModelName = Annotated[str | None, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds.")]
 Clients = Annotated[int | None, typer.Option(help="Use only this many clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of initial weights, plans and batches.")]
@@ -33,6 +33,10 @@ Sets = Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets a
 OtherNumerics = Annotated[
     bool, typer.Option("--other-numerics", help="Go on although torch, kernel or device are not those of the run.")
 ]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Let code that the file or the run names run, although it was not begun here.")
+]
+BackToRound = Annotated[int | None, typer.Option("--round", help="Go back to the checkpoint of this round, and on from there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")]
 Report = Annotated[bool, typer.Option("--report", help="Write a report page when the run ends.")]

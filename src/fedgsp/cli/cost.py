@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -29,10 +31,12 @@ def cost(
     relay: Annotated[
         str | None, typer.Option(help="How models are handed on: manager (up, then down) or direct (device to device).")
     ] = None,
+    trust: common.Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Work out what runs would take on a fleet: by what really happened, and by the paper's formulas."""
     from fedgsp.cost import fleet_named
+    from fedgsp.report.run_costs import cost as cost_of_runs
 
     said: dict[str, Any] = {
         "device_flops": None if device_gflops is None else device_gflops * 1e9,
@@ -45,46 +49,18 @@ def cost(
     chosen = replace(fleet_named(fleet), **{name: value for name, value in said.items() if value is not None and value != 0})
     if server_mbps == 0:
         chosen = replace(chosen, server_bits=None)
-    costs = [_of_run(directory, chosen, rounds) for directory in directories]
+    costs = cost_of_runs(*directories, fleet=chosen, rounds=rounds, trust=trust).runs
     if as_json:
         typer.echo(json.dumps({"fleet": asdict(chosen), "runs": costs}, indent=2))
         return
     _show(costs)
 
 
-def _of_run(directory: Path, fleet: Any, rounds: int | None) -> dict[str, Any]:
-    from fedgsp.core.errors import InputError
-    from fedgsp.cost import paper_costs_of, run_cost
-    from fedgsp.run.clients import ClientFacts, read_client_facts
-    from fedgsp.run.config import read_config
-    from fedgsp.run.reader import latest_checkpoint, need_run, read_log
-
-    config = read_config(need_run(directory) / "config.toml")
-    found = latest_checkpoint(directory)
-    if found is None or found[0].round == 0:
-        raise InputError(f"{directory} has not finished a round, so it has no cost yet.")
-    count = min(found[0].round, rounds or found[0].round)
-    facts = read_client_facts(directory)
-    if facts is None:  # recorded before runs wrote it down
-        from fedgsp.run.build import RunBuilder
-
-        facts = ClientFacts.of(RunBuilder().build(config))
-    if facts.flops_per_sample is None:
-        raise InputError(f"the FLOPs of {directory} could not be counted, so its cost cannot be worked out.")
-    real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, config.method.local.epochs_in, count)
-    told: dict[str, Any] = {
-        "run": str(directory), "method": config.method.name, "flops_per_sample": facts.flops_per_sample, **asdict(real)
-    }  # fmt: skip
-    paper = paper_costs_of(config.method, int(facts.trains.sum()), count)
-    if paper is not None:
-        told["paper"] = {**asdict(paper), "computing": paper.computing}
-    return told
-
-
 def _show(costs: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from fedgsp.cli.display import duration, plain_console, size
+    from fedgsp.cli.display import plain_console, size
+    from fedgsp.progress import duration
 
     table = Table(
         "run", "method", "rounds", "visits", "time", "longest chains", "of it computing", "through the server",

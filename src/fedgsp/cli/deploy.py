@@ -23,6 +23,7 @@ Nodes = Annotated[int | None, typer.Option(help="Number of sites, named site-0, 
 Data = Annotated[str | None, typer.Option(help="Data source. Site i holds its client i. Default: glyphs.")]
 Config = Annotated[Path | None, typer.Option(help="Use this file as server/fedgsp.toml.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Use no TLS and no node keys. For tests on one machine only.")]
+StockNodes = Annotated[bool, typer.Option("--stock-nodes", help="Start Flower's own SuperNodes instead of fedgsp node.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +51,7 @@ def init(
     seed: common.Seed = None,
     config: Config = None,
     insecure: Insecure = False,
+    stock_nodes: StockNodes = False,
 ) -> None:
     """Write a complete, commented deployment: app, certificates, node keys, start scripts, systemd units, reverse proxy."""
     _need_flower()
@@ -60,7 +62,8 @@ def init(
         place.resolve(), checked_address(address, "--address", 8443), checked_address(listen, "--listen", 9443), insecure
     )  # fmt: skip
     _warn(where)
-    write_from(Options(nodes, tuple(site or ()), data, server_data, method, model, rounds, seed, config), where)
+    chosen = Options(nodes, tuple(site or ()), data, server_data, method, model, rounds, seed, config, stock_nodes)
+    write_from(chosen, where)
     typer.echo(f"{place}: written; README.md there says what to do next, and who gets which folder.")
     if not insecure:
         typer.echo(f"note: keep {place}/authority/ca.key off the server and the sites; it can sign another server.")
@@ -76,6 +79,7 @@ def local(
     seed: common.Seed = None,
     config: Config = None,
     insecure: Insecure = False,
+    stock_nodes: StockNodes = False,
     metrics_port: Annotated[int | None, typer.Option("--metrics", help="Serve Prometheus metrics on this port.")] = None,
     watch: common.Watch = False,
     quiet: common.Quiet = False,
@@ -86,7 +90,7 @@ def local(
     from fedgsp.deploy.layout import is_deployment, read_deployment
     from fedgsp.deploy.options import Options, loopback, write_from
 
-    given = Options(nodes, (), data, None, method, model, rounds, seed, config)
+    given = Options(nodes, (), data, None, method, model, rounds, seed, config, stock_nodes)
     if is_deployment(place):
         where = read_deployment(place)
         if insecure or not given.untouched:
@@ -114,22 +118,24 @@ def run(place: Place, watch: common.Watch = False,
     _conduct(where, None, resume=False, quiet=quiet, as_json=as_json, watch=watch)
 
 
-def resume(place: Place, watch: common.Watch = False,
+def resume(place: Place,
+           round_: common.BackToRound = None, watch: common.Watch = False,
            quiet: common.Quiet = False, as_json: common.AsJson = False) -> None:  # fmt: skip
-    """Go on with the newest run from its checkpoint, after a crash, a pause or a stop."""
+    """Go on with the newest run from its checkpoint, after a crash, a pause or a stop, or from an earlier round."""
     _need_flower()
     from fedgsp.deploy.conduct import run_to_resume
     from fedgsp.deploy.layout import read_deployment
 
     where = read_deployment(place)
     _warn(where)
-    _conduct(where, run_to_resume(where), resume=True, quiet=quiet, as_json=as_json, watch=watch)
+    _conduct(where, run_to_resume(where, round_), resume=True, quiet=quiet, as_json=as_json, watch=watch, back=round_)
 
 
 def register_nodes(
     place: Place,
     site: Annotated[list[str] | None, typer.Option(help="Register only this site. Once for each.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the keys of the named sites instead.")] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Wait for a new SuperLink and register all known again.")] = False,
 ) -> None:
     """Make the sites' public keys known to the SuperLink; those that are known already stay."""
     _need_flower()
@@ -137,6 +143,14 @@ def register_nodes(
     from fedgsp.deploy.layout import read_deployment
 
     where = read_deployment(place)
+    if restore:
+        from fedgsp.deploy.registered_keys import restore as restored
+
+        if remove or site:
+            raise InputError("--restore is about all sites that were registered before; leave --site and --remove out.")
+        names = [] if where.insecure else restored(where, keys.control(where), keys.START_SECONDS)
+        typer.echo(f"{len(names)} sites are known again.")
+        return
     if remove and not site:
         raise InputError("say which sites are shut out, with --site.")
     changed = keys.unregister(where, site or ()) if remove else keys.register(where, site)
@@ -188,7 +202,7 @@ def metrics(
 
 def _conduct(
     where: Deployment, path: Path | None, *, resume: bool, quiet: bool, as_json: bool, watch: bool,
-    metrics_port: int | None = None,
+    metrics_port: int | None = None, back: int | None = None,
 ) -> None:  # fmt: skip
     from contextlib import ExitStack
 
@@ -211,9 +225,11 @@ def _conduct(
         outcome: Outcome
         try:
             if where.one_machine and not control(where).answers():
-                outcome = run_locally(where, chosen, resume=resume, follow=lambda run: follower(run, silent), say=say)
+                outcome = run_locally(
+                    where, chosen, resume=resume, follow=lambda run: follower(run, silent), say=say, back=back
+                )
             else:
-                outcome = run_remotely(where, chosen, resume=resume, follow=lambda run: follower(run, silent))
+                outcome = run_remotely(where, chosen, resume=resume, follow=lambda run: follower(run, silent), back=back)
         except (KeyboardInterrupt, Terminated):
             _hint(where)
             raise

@@ -14,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgsp.core.chain import Plan
+from fedgsp.core.errors import in_options
 from fedgsp.engine.messages import HopDone, HopSkipped, WorkerSlow
 from fedgsp.method import EVALUATED_ON
-from fedgsp.run.callbacks import Callback, Failure
+from fedgsp.progress import duration
+from fedgsp.run.callbacks import Callback, Failure, in_words
 from fedgsp.run.metrics import best, evaluations, score_words
 from fedgsp.run.result import RunResult
 from fedgsp.run.run import Run
@@ -56,16 +58,6 @@ def sparkline(values: list[float], width: int = 40) -> str:
     low, high = min(shown, default=0.0), max(shown, default=0.0)
     span = (high - low) or 1.0
     return "".join(BARS[int((value - low) / span * (len(BARS) - 1))] for value in shown)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def size(count: float) -> str:
@@ -111,11 +103,7 @@ def round_line(entry: dict[str, Any], rounds: int, score: str | None) -> str:
 
 def trouble(event: Failure) -> str:
     """A line about a client that was skipped, a chain that begins anew, or a worker that may hang."""
-    if isinstance(event, WorkerSlow):
-        return f"round {event.round}: {event} (--hop-seconds replaces workers that do)"
-    if isinstance(event, HopSkipped):
-        return f"round {event.round}: client {event.client} is skipped in chain {event.chain}: {event.cause}"
-    return f"round {event.round}: chain {event.chain} is run again: {event.cause}"
+    return in_options(in_words(event))
 
 
 class PlainLines(Callback):

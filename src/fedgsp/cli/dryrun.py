@@ -8,8 +8,9 @@ from typing import Any
 
 import typer
 
-from fedgsp.cli.display import duration, headline, plain_console, size
+from fedgsp.cli.display import headline, plain_console, size
 from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_costs_of, planned_cost
+from fedgsp.progress import duration
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.forecast import Forecast, forecast
 from fedgsp.run.run import Run

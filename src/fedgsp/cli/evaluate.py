@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -18,12 +20,13 @@ def evaluate(
     directory: Annotated[Path, typer.Argument(help="The run directory.")],
     data: Annotated[str | None, typer.Option(help="Data source (default: the run's own).")] = None,
     part: Annotated[str, typer.Option(help="Samples to evaluate on: test, train, validation or all.")] = "test",
+    trust: common.Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with a line for every client.")] = False,
 ) -> None:
     """Evaluate a run's newest model, client by client."""
-    from fedgsp.run.evaluate_run import evaluate_run
+    from fedgsp.run.evaluate_run import evaluate as evaluate_model
 
-    verdict = evaluate_run(directory, data, part)
+    verdict = evaluate_model(directory, data, part=part, trust=trust).facts
     if as_json:
         typer.echo(json.dumps(verdict, indent=2))
         return

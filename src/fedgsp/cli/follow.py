@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from fedgsp.cli.display import About, LiveDisplay, PlainLines, display, duration, plain_console, size
+from fedgsp.cli.display import About, LiveDisplay, PlainLines, display, plain_console, size
 from fedgsp.core.chain import Chain, Plan
+from fedgsp.progress import duration
 from fedgsp.run.reader import RunReader
 
 if TYPE_CHECKING:
@@ -166,9 +168,32 @@ def _run_rows(run: RunStatus) -> list[tuple[str, str]]:
         rows.append((run.score, run.told))
     if run.cause:
         rows.append(("cause", run.cause))
+    if spent := _spent(run.timings):
+        rows.append((f"round {run.round}", spent))
+    if run.managers is not None:
+        number, groups = run.managers
+        rows += [(f"round {number}, group {one['group']}", _manager(one, time.time())) for one in groups]
     for name, causes in sorted(run.faults.items()):
         rows.append((name, "; ".join(f"{cause} ({count}x)" for cause, count in causes.most_common(3))))
     return rows
+
+
+def _spent(timings: Mapping[str, float]) -> str:
+    """Where a round's seconds went."""
+    stages = ", ".join(f"{name} {duration(timings[name])}" for name in ("plan", "train", "evaluate") if name in timings)
+    parts = ", ".join(f"{name} {duration(timings[name])}" for name in ("training", "transfer", "waiting") if name in timings)
+    return stages + (f"; its hops: {parts}" if parts else "")
+
+
+def _manager(group: Mapping[str, Any], now: float) -> str:
+    """What a group manager does, and since when."""
+    since, at = duration(max(0.0, now - group["since"])), f"hop {group['hop'] + 1} of {group['hops']}"
+    lost = f", {group['skipped']} skipped" if group["skipped"] else ""
+    if group["state"] == "training":
+        return f"{at}: {group['client']} has the model, training for {since}{lost}"
+    if group["state"] == "done":
+        return f"done for {since}{lost}"
+    return f"{at}: waiting for {since}{lost}"
 
 
 def _list(what: str, names: list[str]) -> str:

@@ -35,26 +35,25 @@ def group(
     as_json: common.AsJson = False,
 ) -> None:
     """Put clients into groups that each look like the whole population, and show how alike the groups are."""
-    from fedgsp.report.groups import Wish, form_groups, write_assignment
-    from fedgsp.report.tables import read_clients
+    from fedgsp.report.groups import group as group_clients
 
     if plot is not None:
-        from fedgsp.report.group_picture import draw_groups
         from fedgsp.report.plotting import require_plotting
 
         require_plotting()
-    wish = Wish(grouper, groups, seed, epsilon, delta, duration(within), one_per_site, longest_chain)
-    table = read_clients(data)
-    found = form_groups(table, wish)
-    write_assignment(out, table.names, found.labels)
+    found = group_clients(
+        data, groups, grouper=grouper, seed=seed, epsilon=epsilon, delta=delta, within=duration(within),
+        one_per_site=one_per_site, longest_chain=longest_chain,
+    )  # fmt: skip
+    found.save(out)
     if plot is not None:
-        draw_groups(plot, table.counts, found, seed)
+        found.plot().save(plot)
     if as_json:
-        typer.echo(json.dumps(found.as_dict(table.names), indent=2))
+        typer.echo(json.dumps(found.as_dict(list(found.names)), indent=2))
         return
     noise = "" if epsilon is None else f" on counts with noise (epsilon {epsilon:g}{f', delta {delta:g}' if delta else ''})"
     typer.echo(
-        f"{len(table.names)} clients in {groups} groups by {grouper}{noise}, {found.left_out} left out, "
+        f"{len(found.names)} clients in {groups} groups by {grouper}{noise}, {found.left_out} left out, "
         f"{found.seconds:.3f} CPU seconds"
     )
     typer.echo(f"{'':<20}{'z per pair':>12}{'CPD median':>12}{'mean':>12}{'maximum':>12}")

@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from fedgsp.core import __version__
-from fedgsp.core.errors import FedgspError, Terminated
+from fedgsp.core.errors import FedgspError, Terminated, in_options
 
 DEBUG = "--debug"
 
@@ -31,7 +31,25 @@ def _root(
 
 def build_app() -> typer.Typer:
     """All commands, put together anew, so that `main` can be called again and again in one process."""
-    from fedgsp.cli import advise, compare, cost, data, deploy, evaluate, group, methods, report, run, site, study, tune, watch
+    from fedgsp.cli import (
+        advise,
+        compare,
+        cost,
+        data,
+        deploy,
+        evaluate,
+        group,
+        methods,
+        models,
+        new,
+        node,
+        report,
+        run,
+        site,
+        study,
+        tune,
+        watch,
+    )  # fmt: skip
 
     app = typer.Typer(
         help="Federated learning on clients with skewed data: FedGSP and the methods it is compared with.",
@@ -41,7 +59,26 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    for commands in (run, evaluate, methods, advise, tune, data, group, cost, study, compare, report, watch, deploy, site):
+    every = (
+        run,
+        evaluate,
+        methods,
+        models,
+        advise,
+        tune,
+        data,
+        group,
+        cost,
+        study,
+        compare,
+        report,
+        watch,
+        new,
+        deploy,
+        site,
+        node,
+    )
+    for commands in every:
         commands.register(app)
     return app
 
@@ -59,7 +96,7 @@ def main() -> None:
         if debug:
             traceback.print_exception(error)
         hint = " Add --debug to see the traceback." if error.traced and not debug else ""
-        typer.echo(f"fedgsp: {error}{hint}", err=True)
+        typer.echo(f"fedgsp: {in_options(str(error))}{hint}", err=True)
         code = error.exit_code
     except Terminated:
         code = 128 + signal.SIGTERM

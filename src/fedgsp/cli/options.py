@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.data.sources import absolute
 from fedgsp.methods import named
 from fedgsp.run.config import RunConfig, from_dict, read_config
+from fedgsp.run.overlay import put, put_all
 
 OPTIONS = {
     "rounds": "run.rounds", "seed": "run.seed", "workers": "run.workers", "device": "run.device",
@@ -24,11 +24,12 @@ OPTIONS = {
     "kappa": "method.planner.kappa", "order": "method.planner.order", "lr": "method.local.lr",
     "batch_size": "method.local.batch_size", "epochs": "method.local.epochs", "momentum": "method.local.momentum",
     "weight_decay": "method.local.weight_decay", "drop_last": "method.local.drop_last",
+    "optim": "method.local.optim", "clip_norm": "method.local.clip_norm",
 }  # fmt: skip
 """Which entry of a configuration an option sets; what is not given stays as the configuration has it."""
 
 
-def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[str] = ()) -> RunConfig:
+def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[str] = (), *, trust: bool = False) -> RunConfig:
     """Overlay options on a configuration file (or the defaults).
 
     Args:
@@ -36,37 +37,21 @@ def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[s
         options: Values by the names in `OPTIONS`, and `method`, `growth`, `alpha`, `beta`; None means: not given. Other
             names are ignored.
         sets: PATH=VALUE texts into anything.
+        trust: Whether code that the file names may run; what options name is the user's own word.
 
     Raises:
         InputError: An option makes no sense.
     """
-    table = (read_config(file) if file is not None else RunConfig()).as_dict()
+    table = (read_config(file, trust=trust) if file is not None else RunConfig()).as_dict()
     if options.get("method") is not None:
         table["method"] = named(options["method"]).encode()
     for name, path in OPTIONS.items():
         if options.get(name) is not None:
             table.setdefault(path.split(".")[0], {})
-            _place(table, path, str(options[name]) if name == "init" else options[name])
+            put(table, path, str(options[name]) if name == "init" else options[name])
     _set_growth(table, options.get("growth"), options.get("alpha"), options.get("beta"))
-    _set(table, sets)
+    put_all(table, sets)
     return _with_whole_paths(from_dict(table, str(file) if file else "the options"))
-
-
-def changed(config: RunConfig, sets: Sequence[str]) -> RunConfig:
-    """The configuration with PATH=VALUE texts put in place."""
-    if not sets:
-        return config
-    table = config.as_dict()
-    _set(table, sets)
-    return from_dict(table, "the options")
-
-
-def _set(table: dict[str, Any], sets: Sequence[str]) -> None:
-    for text in sets:
-        path, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set wants PATH=VALUE, not '{text}'.")
-        _place(table, path.strip(), _literal(value.strip()))
 
 
 def _with_whole_paths(config: RunConfig) -> RunConfig:
@@ -82,13 +67,13 @@ def _with_whole_paths(config: RunConfig) -> RunConfig:
 def _set_growth(table: dict[str, Any], kind: str | None, alpha: float | None, beta: int | None) -> None:
     """--growth, --alpha and --beta as entries of the planner's growth function."""
     if kind is not None:
-        _place(table, "method.planner.growth", _growth(kind, alpha, beta))
+        put(table, "method.planner.growth", _growth(kind, alpha, beta))
         return
     if alpha is not None:
-        _place(table, "method.planner.growth.alpha", alpha)
+        put(table, "method.planner.growth.alpha", alpha)
     if beta is not None:
         constant = table["method"]["planner"].get("growth", {}).get("kind") == "constant"
-        _place(table, f"method.planner.growth.{'count' if constant else 'beta'}", beta)
+        put(table, f"method.planner.growth.{'count' if constant else 'beta'}", beta)
 
 
 def _growth(kind: str, alpha: float | None, beta: int | None) -> dict[str, Any]:
@@ -106,20 +91,3 @@ def _growth(kind: str, alpha: float | None, beta: int | None) -> dict[str, Any]:
     if rate is None:
         raise InputError(f"--growth {kind} needs --alpha, its rate of growth.")
     return {"kind": kind, "alpha": rate, "beta": 10 if beta is None else beta}
-
-
-def _place(table: dict[str, Any], path: str, value: Any) -> None:
-    *folders, name = path.split(".")
-    at: Any = table
-    for folder in folders:
-        at = at.get(folder) if isinstance(at, dict) else None
-        if not isinstance(at, dict):
-            raise InputError(f"there is nothing called '{path}' in this configuration.")
-    at[name] = value
-
-
-def _literal(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

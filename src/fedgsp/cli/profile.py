@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedgsp.cli.display import duration, plain_console
+from fedgsp.cli.display import plain_console
+from fedgsp.progress import duration
 from fedgsp.run.profile import LAPS
 
 MEANS = {

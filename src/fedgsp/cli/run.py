@@ -47,7 +47,9 @@ def run(
     epochs: Annotated[int | None, typer.Option(help="Local epochs of a client.")] = None,
     drop_last: Annotated[bool | None, typer.Option("--drop-last", help="Leave out a last batch that is not full.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Momentum of the clients' SGD.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the clients' SGD.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay of the clients' steps.")] = None,
+    optim: Annotated[str | None, typer.Option(help="Who makes the clients' steps: sgd, adam or adamw.")] = None,
+    clip_norm: Annotated[float | None, typer.Option(help="Longest gradient of a client's step. Default: any.")] = None,
     workers: common.Workers = None,
     device: Annotated[str | None, typer.Option(help="Device: cpu, cuda, cuda:N or mps.")] = None,
     engine: common.EngineName = None,
@@ -68,6 +70,7 @@ def run(
     validation: common.Validation = None,
     out: Annotated[Path | None, typer.Option(help="Run directory. Default: runs/METHOD-TIME.")] = None,
     sets: common.Sets = None,
+    trust: common.Trust = False,
     quiet: common.Quiet = False,
     as_json: common.AsJson = False,
     dry_run: Annotated[
@@ -93,7 +96,7 @@ def run(
         raise InputError("--fleet needs --dry-run. To cost a finished run: fedgsp cost RUN --fleet ...")
     silent = quiet or as_json
     with progress_bar(silent) as progress:
-        built = RunBuilder().build(build_config(config, options, sets or []), progress=progress)
+        built = RunBuilder().build(build_config(config, options, sets or [], trust=trust), progress=progress)
     place = out or _default_place(built.config.method.name)
     if dry_run:
         _dry_run(built, place, as_json, fleet)
@@ -111,7 +114,9 @@ def resume(
     resources: common.Resources = None,
     hop_seconds: common.HopSeconds = None,
     previous: Annotated[bool, typer.Option("--previous", help="Go on from the checkpoint before the last.")] = False,
+    round_: common.BackToRound = None,
     other_numerics: common.OtherNumerics = False,
+    trust: common.Trust = False,
     quiet: common.Quiet = False,
     as_json: common.AsJson = False,
     report: common.Report = False,
@@ -121,6 +126,7 @@ def resume(
 ) -> None:
     """Resume a run that was stopped. Its result has the same bits as if it had never been stopped."""
     from fedgsp.run import lifecycle
+    from fedgsp.run.build import RunBuilder
 
     output = Output(quiet, as_json, report, watch)
     with _hint_on_interrupt(directory), watched(directory, watch, output.silent):
@@ -130,7 +136,9 @@ def resume(
             workers=common.worker_count(workers),
             engine={"name": engine, "address": address, "resources": resources, "hop_seconds": hop_seconds},
             previous=previous,
+            round_=round_,
             other_numerics=other_numerics,
+            builder=RunBuilder(trust=trust),
             callbacks=[*output.callbacks(), *_loggers(directory, tensorboard, mlflow)],
         )
     if not output.silent and not result.trained_now:
@@ -145,13 +153,15 @@ def replay(
     as_json: common.AsJson = False,
     data: Annotated[str | None, typer.Option(help="For a deployment: a data source with the samples of all its sites.")] = None,
     other_numerics: common.OtherNumerics = False,
+    trust: common.Trust = False,
 ) -> None:
     """Recompute a run from its configuration, data and event log, and compare every bit."""
     from fedgsp.deploy.replay import replay as replay_run
+    from fedgsp.run.build import RunBuilder
 
     verdict = replay_run(
         directory, workers=common.worker_count(workers or "auto"), callbacks=Output(quiet, as_json).callbacks(), source=data,
-        other_numerics=other_numerics,
+        other_numerics=other_numerics, builder=RunBuilder(trust=trust),
     )  # fmt: skip
     if as_json:
         facts = {"rounds": verdict.rounds, "same": verdict.differs is None, "differs": verdict.differs}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
+    from fedgsp.study.findings import Findings
+    from fedgsp.study.paper.dry_runner import PlannedUnit
 
 FIGURES = {True: ", figures as .png and .svg", False: " (figures need matplotlib: pip install 'fedgsp[plot]')"}
 
@@ -48,90 +47,36 @@ def study(
     """Reproduce the paper's figures, tables and claims. Repeat the command to go on; finished runs are reused."""
     from fedgsp.cli.bar import progress_bar
     from fedgsp.cli.common import worker_count
-    from fedgsp.cli.options import changed
-    from fedgsp.cli.units import watcher
-    from fedgsp.core.errors import InputError
-    from fedgsp.data import load
-    from fedgsp.study.paper.catalog import studies_named
-    from fedgsp.study.paper.dry_runner import DryRunner
-    from fedgsp.study.paper.presets import asked_preset
-    from fedgsp.study.paper.runner import check_data
-    from fedgsp.study.paper.table import all_methods
-    from fedgsp.study.store import UnitStore, require_parquet
-    from fedgsp.study.study_runner import DataFacts
+    from fedgsp.cli.units import hint_on_interrupt, watcher
+    from fedgsp.study.paper.conduct import StudyRequest, conduct, estimate_study
 
-    chosen = asked_preset(preset, model, rounds)
-    _check_sets(sets or [])
-    place = out or Path("runs") / f"study-{preset}"
+    wanted = None if methods is None else methods.split(",")
+    asked = StudyRequest(names, preset, data, model, rounds, seeds, out, worker_count(workers), wanted, sets or ())
     if names == ["report"]:
-        _report(place, quiet)
+        asked.chosen()
+        _report(asked.place, quiet)
         return
-    wanted = studies_named(names)
-    if seeds is not None and seeds < 1:
-        raise InputError(f"--seeds must be at least 1, not {seeds}.")
-    if not estimate:
-        require_parquet()
-    source = data or chosen.data
-    with progress_bar(quiet or as_json) as progress:
-        federation = load(source, progress=progress)
-    check_data(federation)
-    entrants = () if methods is None else all_methods() if methods == "all" else tuple(methods.split(","))
-    store, facts = UnitStore(place), DataFacts.of(federation, source)
-    options: dict[str, Any] = {"store": store, "seeds": seeds, "workers": worker_count(workers), "methods": entrants,
-                               "adjust": lambda config: changed(config, sets or [])}  # fmt: skip
-    dry_runner = DryRunner(chosen, federation, facts, place, timed=estimate, **options)
-    by_study = _planned(dry_runner, wanted)
+    silent = quiet or as_json
+    with progress_bar(silent) as progress:
+        opened = asked.opened(progress, trained=not estimate)
     if estimate:
-        _estimate(by_study, as_json)
+        _estimate(estimate_study(asked, opened), as_json)
         return
-    pending = sum(not unit.done and unit.rounds > 0 for unit in dry_runner.planned.values())
-    options["watch"] = watcher(pending, quiet or as_json)
-    words = {"preset": preset, "data": source, "model": model, "rounds": rounds, "seeds": seeds, "out": out, "methods": methods}
-    asked = {"preset": preset, "model": model, "rounds": rounds, "seeds": seeds, "methods": list(entrants),
-             "set": list(sets or []), "command": _command(names, sets, **words), "data": asdict(facts)}  # fmt: skip
-    told = {}
-    for one in wanted:
-        told[one] = _run_study(one, asked, (chosen, federation, facts, place), options, quiet or as_json)
+
+    def show(one: str, found: Findings, drawn: bool) -> None:
+        if not silent:
+            typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
+            typer.echo(f"\nfiles in {asked.place / one}: README.md, {one}.json, tables as .csv{FIGURES[drawn]}\n")
+
+    with hint_on_interrupt():
+        told = conduct(asked, opened, lambda pending: watcher(pending, silent), show)
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
-
-
-def _planned(dry_runner: DryRunner, wanted: list[str]) -> dict[str, list[PlannedUnit]]:
-    """What each study wants; a unit that several want is with the first."""
-    from fedgsp.study.paper.catalog import STUDIES
-
-    by_study = {}
-    for one in wanted:
-        before = set(dry_runner.planned)
-        STUDIES[one].gather(dry_runner)
-        by_study[one] = [unit for key, unit in dry_runner.planned.items() if key not in before]
-    return by_study
-
-
-def _run_study(one: str, asked: dict[str, Any], where: tuple[Any, ...], options: dict[str, Any], quiet: bool) -> dict[str, Any]:
-    """Train what is missing, write and print the findings; whatever happens, finished runs go into the store."""
-    from fedgsp.cli.units import hint_on_interrupt
-    from fedgsp.study.findings import write_findings
-    from fedgsp.study.paper.catalog import STUDIES
-    from fedgsp.study.paper.runner import PaperRunner
-
-    runner, place = PaperRunner(*where, **options), where[-1]
-    try:
-        with hint_on_interrupt():
-            found = STUDIES[one].show(runner, STUDIES[one].gather(runner))
-        options["store"].add_study(one, asked)
-    finally:
-        options["store"].save()
-    drawn = write_findings(found, runner.origin(asked["command"], asked["preset"]), place / one)
-    if not quiet:
-        typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
-        typer.echo(f"\nfiles in {place / one}: README.md, {one}.json, tables as .csv{FIGURES[drawn]}\n")
-    return found.facts
+        typer.echo(json.dumps({name: found.facts for name, found in told.items()}, indent=2))
 
 
 def _report(place: Path, quiet: bool) -> None:
-    from fedgsp.cli.options import changed
     from fedgsp.report.plotting import can_plot
+    from fedgsp.run.overlay import changed
     from fedgsp.study.paper.report import derive
 
     drawn = can_plot()
@@ -141,28 +86,6 @@ def _report(place: Path, quiet: bool) -> None:
             typer.echo(f"wrote {file}")
         if not drawn:
             typer.echo("the figures were left as they are: drawing them needs matplotlib (pip install 'fedgsp[plot]').")
-
-
-def _check_sets(sets: list[str]) -> None:
-    """What a study decides itself cannot be set behind its back: its tables would say something else."""
-    from fedgsp.core.errors import InputError
-
-    options = {"run.rounds": "--rounds", "run.seed": "--seeds", "run.workers": "--workers", "data.source": "--data",
-               "model.name": "--model", "method.name": "--methods"}  # fmt: skip
-    for text in sets:
-        path = text.partition("=")[0].strip()
-        if path in options:
-            raise InputError(f"--set cannot change {path} in a study; use {options[path]}.")
-
-
-def _command(names: list[str], sets: list[str] | None, **options: Any) -> str:
-    """The command that gives the same again."""
-    words = ["fedgsp", "study", *names]
-    for option, value in options.items():
-        words += [] if value is None else [f"--{option}", str(value)]
-    for text in sets or []:
-        words += ["--set", text]
-    return shlex.join(words)
 
 
 def _estimate(by_study: dict[str, list[PlannedUnit]], as_json: bool) -> None:
@@ -176,7 +99,8 @@ def _estimate(by_study: dict[str, list[PlannedUnit]], as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from fedgsp.cli.display import duration, plain_console
+    from fedgsp.cli.display import plain_console
+    from fedgsp.progress import duration
 
     table_ = Table("study", "units", "finished", "SGD steps to do", "ms a step", "longest unit", "one core")
     for name, units in by_study.items():

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedgsp.cli import common
 from fedgsp.core.errors import InputError
 
 
@@ -29,7 +30,7 @@ def tune(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Start from this config.toml.")] = None,
     data: Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model: small_cnn, leaf_cnn or package.module:callable.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of every run.")] = None,
     clients: Annotated[int | None, typer.Option(help="Use only this many clients.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
@@ -41,12 +42,12 @@ def tune(
     validation: Annotated[float | None, typer.Option(help="Share of training samples kept for choosing. Default: 0.1.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep. Default: runs/tune-METHOD.")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets any other entry of the config.")] = None,
+    trust: common.Trust = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw OUT/tune.png. Needs matplotlib.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table.")] = False,
 ) -> None:
     """Try a grid of hyper-parameters on the validation part. Test data is not used. Repeat the command to go on."""
-    from fedgsp.cli.common import worker_count
     from fedgsp.cli.options import build_config
     from fedgsp.report.plotting import require_plotting
     from fedgsp.report.tune_plot import plot_tuning
@@ -55,10 +56,10 @@ def tune(
     if plot:
         require_plotting()
     options = {
-        "method": method, "rounds": rounds, "workers": worker_count(workers), "data": data, "data_seed": data_seed,
+        "method": method, "rounds": rounds, "workers": common.worker_count(workers), "data": data, "data_seed": data_seed,
         "clients": clients, "validation": validation, "model": model,
     }  # fmt: skip
-    chosen = build_config(config, options, sets or [])
+    chosen = build_config(config, options, sets or [], trust=trust)
     place = out or Path("runs") / f"tune-{chosen.method.name.replace('/', '-').replace(':', '-')}"
 
     def callbacks(unit: str) -> list[Any]:

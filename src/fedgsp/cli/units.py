@@ -11,10 +11,11 @@ from typing import Any
 
 import typer
 
-from fedgsp.cli.display import LiveDisplay, duration
+from fedgsp.cli.display import LiveDisplay
 from fedgsp.core.chain import Plan
 from fedgsp.core.errors import Terminated
 from fedgsp.engine.messages import HopDone
+from fedgsp.progress import duration
 from fedgsp.run.callbacks import Callback, Failure
 from fedgsp.run.metrics import window_words
 from fedgsp.run.result import RunResult

@@ -12,8 +12,10 @@ from fedgsp.client.per_fedavg import PerFedAvg
 from fedgsp.client.prox import Prox
 from fedgsp.client.rules import SGD, trained
 from fedgsp.client.scaffold import Scaffold
-from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Piecewise, Steady
+from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Piecewise, Steady, Warmup
+from fedgsp.client.stepping import Stepping
 from fedgsp.client.uga import UGA
+from fedgsp.client.update_noise import UpdateNoise
 
 __all__ = [
     "MMD",
@@ -35,5 +37,8 @@ __all__ = [
     "Prox",
     "Scaffold",
     "Steady",
+    "Stepping",
+    "UpdateNoise",
+    "Warmup",
     "trained",
 ]

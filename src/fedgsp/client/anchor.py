@@ -14,6 +14,7 @@ import torch
 
 from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError
+from fedgsp.models.state import model_tensors
 
 if TYPE_CHECKING:
     from fedgsp.client.context import LocalContext
@@ -40,6 +41,6 @@ class Anchored(SGD):
         if self.anchor == "global":
             found = ctx.fetch_global(prefix)
         else:
-            found = {name: t for name, t in ctx.model.state_dict().items() if name.startswith(prefix)}
+            found = {name: t for name, t in model_tensors(ctx.model).items() if name.startswith(prefix)}
         with torch.no_grad():
             return {name: tensor.detach().clone().to(ctx.device) for name, tensor in found.items()}

@@ -32,7 +32,7 @@ from torch.nn import functional
 from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
-from fedgsp.models.state import load_tensors
+from fedgsp.models.state import load_tensors, model_tensors
 
 if TYPE_CHECKING:
     from fedgsp.client.context import LocalContext
@@ -75,7 +75,7 @@ class Distill(SGD):
 
     def initial_client_state(self, model: nn.Module) -> Tensors:
         """The client's own model and its last table; before the first hop the weights that all begin with."""
-        own = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
+        own = {MODEL + name: tensor for name, tensor in model_tensors(model).items()}
         return {**own, **_empty_table(model), ROUND: torch.tensor(-1)}
 
     def upload_spec(self, model: nn.Module) -> Tensors:
@@ -118,7 +118,7 @@ class Distill(SGD):
         counts = ctx.memo["counts"]
         table = (ctx.memo["sums"] / counts.clamp(min=1)[:, None]).float()
         ctx.sent = {TABLE: table, HAS: (counts > 0).to(torch.uint8)}
-        own = {MODEL + name: tensor for name, tensor in ctx.model.state_dict().items()}
+        own = {MODEL + name: tensor for name, tensor in model_tensors(ctx.model).items()}
         ctx.state = {**own, **ctx.sent, ROUND: torch.tensor(ctx.round)}
         return super().finish(ctx)
 

@@ -10,6 +10,7 @@ import numpy as np
 from fedgsp.client.rules import obstacles
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import one_math_thread
+from fedgsp.core.native import NO_COMPILER
 from fedgsp.data.batches import gather
 from fedgsp.fast import PLAIN, Kernel, Mode, candidates
 
@@ -51,16 +52,17 @@ def choose(
             else:
                 found = check.check(kernel)
                 if found.why_not is None:
-                    return replace(kernel, checked=found.said())
+                    why = ", since ".join([kernel.why, *(one for one in reasons if one == NO_COMPILER)])
+                    return replace(kernel, why=why, checked=found.said())
                 reasons.append(found.why_not)
     why = ", and ".join(reasons)
     if recorded is not None:
         raise InputError(
             f"this run was made with the kernel '{recorded}', which cannot be had here: {why}; go on where it can, or with "
-            f"other rounding (--other-numerics, other_numerics=True)."
+            f"other rounding (`other_numerics=True`)."
         )
     if mode == "on":
-        raise InputError(f"--fast on: there is no fast path for this run, because {why}; --fast auto does without.")
+        raise InputError(f"`fast='on'`: there is no fast path for this run, because {why}; `fast='auto'` does without.")
     return Kernel(PLAIN.name, why)
 
 

@@ -35,6 +35,7 @@ from fedgsp.client.anchor import Anchored
 from fedgsp.core.errors import InputError
 from fedgsp.core.params import OMIT_DEFAULT
 from fedgsp.models.split import FEATURES, BatchOutputs, Level, halves_of
+from fedgsp.models.state import model_tensors
 
 if TYPE_CHECKING:
     from fedgsp.client.context import LocalContext
@@ -77,7 +78,7 @@ class Moon(Anchored):
 
     def initial_client_state(self, model: nn.Module) -> Tensors:
         """The extractor after the last hop; before the first, the one that was handed over."""
-        kept = {n: t for n, t in model.state_dict().items() if n.startswith(FEATURES)} if self.mu else {}
+        kept = {n: t for n, t in model_tensors(model).items() if n.startswith(FEATURES)} if self.mu else {}
         return {**kept, VISITED: torch.tensor(False)} if kept and self.first_visit == "untrained" else kept
 
     def begin(self, ctx: LocalContext) -> None:

@@ -38,9 +38,9 @@ class Prox(Anchored):
     def effective_steps(self, steps: int, lr: float) -> float:
         """As plain SGD's, but the pull takes back some of the way (FedNova's a_k for FedProx)."""
         velocity = distance = 0.0
-        for _ in range(steps):
+        for step in range(steps):
             velocity = self.momentum * velocity + 1.0 - self.mu * lr * distance
-            distance += velocity
+            distance += velocity * self.step_factor(step, steps)
         return distance
 
     def gradient_term(self, ctx: LocalContext) -> GradientTerm | None:

@@ -17,9 +17,11 @@ import torch
 from torch import nn
 
 from fedgsp.client.schedule import LearningRateSchedule, Steady, check_pieces, piece_at
+from fedgsp.client.stepping import Stepping
+from fedgsp.client.update_noise import UpdateNoise
 from fedgsp.core.errors import InputError
 from fedgsp.core.params import OMIT_DEFAULT, require_whole
-from fedgsp.core.part import Part, Values
+from fedgsp.core.part import Values
 from fedgsp.core.state import Yields
 from fedgsp.fast import Obstacles
 from fedgsp.models.task import Task, classification
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SGD(Part):
+class SGD(Stepping):
     """Mini-batch SGD on the client's own samples (Algorithm 1, line 9): the plain local rule, and the base of all others.
 
     A subclass is a frozen dataclass: it adds its parameters and overrides the hooks it needs. Optimiser state never outlives a
-    hop. Defaults are the paper's.
+    hop. Defaults are the paper's. Adam, clipping and a learning rate by step are parameters too (`Stepping`).
 
     Args:
         lr: The learning rate.
@@ -49,6 +51,7 @@ class SGD(Part):
         report_steps: Whether it says how far it could go (`effective_steps`).
         drop_last: Leave a last, partial batch out, unless it is the only one.
         merge_last: Put a last batch of one sample into the one before; None: where the model has a batch norm.
+        privacy: What a client does to its update before it hands the model on; None: nothing.
 
     Raises:
         InputError: If a parameter cannot be used.
@@ -67,6 +70,7 @@ class SGD(Part):
     report_steps: bool = False
     drop_last: bool = field(default=False, metadata=OMIT_DEFAULT)
     merge_last: bool | None = None
+    privacy: UpdateNoise | None = None
     epochs_by_round: tuple[tuple[int, int], ...] = field(default=(), metadata=OMIT_DEFAULT)
 
     requires_server: ClassVar[str] = ""
@@ -79,6 +83,7 @@ class SGD(Part):
     """What is evaluated: one model for all, or one that every client first makes its own ("personalised")."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise InputError(f"the learning rate must be a positive number, not {self.lr}.")
         if self.batch_size < 1:
@@ -92,6 +97,10 @@ class SGD(Part):
             raise InputError(f"momentum must be from 0 up to 1, not {self.momentum}.")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise InputError(f"weight decay must not be negative, not {self.weight_decay}.")
+        if self.optim != "sgd" and self.momentum:
+            raise InputError(f"momentum is for sgd; {self.optim} has beta1 in its place.")
+        if self.optim != "sgd" and self.report_steps:
+            raise InputError(f"how far {self.optim} goes does not follow from its steps, so report_steps needs sgd.")
 
     def epochs_in(self, round_: int) -> int:
         """Passes over the client's samples in round `round_` (from 1)."""
@@ -139,9 +148,9 @@ class SGD(Part):
             FedNova's a_k.
         """
         velocity = distance = 0.0
-        for _ in range(steps):
+        for step in range(steps):
             velocity = self.momentum * velocity + 1.0
-            distance += velocity
+            distance += velocity * self.step_factor(step, steps)
         return distance
 
     def wrap_model(self, model: nn.Module, example: torch.Tensor) -> nn.Module:
@@ -256,8 +265,7 @@ class SGD(Part):
         Returns:
             Any torch optimiser; another than plain SGD needs the slow path.
         """
-        trained = [p for p in model.parameters() if p.requires_grad]
-        return torch.optim.SGD(trained, lr=lr, momentum=self.momentum, weight_decay=self.weight_decay, foreach=True)
+        return self.torch_optimizer(model, lr, self.momentum, self.weight_decay)
 
 
 def trained(model: nn.Module) -> Tensors:
@@ -288,6 +296,9 @@ def obstacles(rule: SGD, task: Task) -> Obstacles:
         return Obstacles(f"the local rule {kind.__name__} has a step of its own ('{changed[0]}')")
     if rule.momentum:
         return Obstacles("clients train with momentum")
+    beyond = rule.beyond_plain()
+    if beyond is not None:
+        return Obstacles(beyond)
     lazy = "every step changes every weight" if rule.weight_decay or kind.gradient_term is not SGD.gradient_term else None
     return Obstacles(
         None,

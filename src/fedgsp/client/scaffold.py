@@ -46,6 +46,7 @@ class Scaffold(SGD):
         super().__post_init__()
         if self.momentum:
             raise InputError("the local rule 'scaffold' reads the mean gradient off the way it went, so momentum must be 0.")
+        self.require_plain("the local rule 'scaffold' reads the mean gradient off the way it went")
 
     def initial_client_state(self, model: nn.Module) -> Tensors:
         """c_k = 0."""

@@ -73,6 +73,26 @@ class Cosine(LearningRateSchedule):
 
 
 @dataclass(frozen=True)
+class Warmup(LearningRateSchedule):
+    """Grow in equal parts over the first `rounds` rounds, then go on as another schedule does from its first round."""
+
+    kind: ClassVar[str] = "warmup"
+
+    rounds: int
+    schedule: LearningRateSchedule = Steady()
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"a warm-up needs rounds >= 1, not {self.rounds}.")
+
+    def factor(self, round_: int) -> float:
+        """r / (rounds + 1) while it warms up, afterwards the factor of `schedule` at round r - rounds."""
+        if round_ <= self.rounds:
+            return round_ / (self.rounds + 1)
+        return self.schedule.factor(round_ - self.rounds)
+
+
+@dataclass(frozen=True)
 class Piecewise(LearningRateSchedule):
     """Another factor from certain rounds on.
 

@@ -19,8 +19,9 @@ from fedgsp.client.context import GradientTerm, LocalContext
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import Hop, HopReport
 from fedgsp.core.errors import Diverged
+from fedgsp.core.randomness import own_randomness
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.tensors import FULL, Tensors, Wire, total_bytes, wire_bytes
+from fedgsp.core.tensors import FULL, Tensors, Wire, clone, total_bytes, wire_bytes
 from fedgsp.data.batches import gather
 from fedgsp.data.federated import FederatedData
 from fedgsp.fast import PLAIN, FusedNet, Kernel, Step, lazy_linears
@@ -36,6 +37,10 @@ EVAL_ROWS = 256
 """Samples of one forward pass when a rule looks at the client's own data."""
 METRIC_BYTES = 4
 """What a metric that the server uses costs on the way up."""
+
+
+Draw = Callable[[int], int]
+"""From a place among some samples to what random transforms are seeded with there."""
 
 
 @dataclass
@@ -62,7 +67,8 @@ class Trainer:
         if self.kernel.compiled:
             largest = self._batching.largest(int(self.data.train.sizes.max(initial=1)))
             self.fused = self.kernel.fused(self.model, example, largest, halves=self.rule.looks_at() == "features")
-        self.reads_rows = self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
+        as_stored = self.data.augmentation is None
+        self.reads_rows = as_stored and self.fused is not None and self.fused.reads(self.data.features, self.data.divisor)
         self._own = model_tensors(self.model)
         self._model_bytes = wire_bytes(self._own, self.wire)
 
@@ -109,6 +115,7 @@ class Trainer:
         bytes_down = model_bytes + total_bytes(shared)
         if self.fused is None or watched:
             self.model.train()
+        handed = clone(model_tensors(self.model)) if rule.privacy is not None else {}
         rule.begin(ctx)
         pull = rule.gradient_term(ctx)
         if self.fused is not None:
@@ -128,6 +135,8 @@ class Trainer:
                 f"training diverged at client '{self.data.clients[hop.client]}' in round {round_}: its {what} is not finite "
                 f"any more; try a smaller learning rate than {lr:g}."
             )
+        if rule.privacy is not None:
+            rule.privacy.hide(self.model, handed, partial(self.seeds.client_noise, round_, hop.client, hop.repeat))
         client_states.save(ctx)
         bytes_up = model_bytes + total_bytes(ctx.sent) + METRIC_BYTES * len(rule.reports())
         return HopReport(
@@ -138,16 +147,21 @@ class Trainer:
     def _plain_steps(self, ctx: LocalContext, rows: NDArray[np.int64], pull: GradientTerm | None) -> tuple[int, int, float]:
         """(steps, samples seen, sum of their losses) of ordinary PyTorch steps."""
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
-        ours = type(rule).optimizer is SGD.optimizer and not rule.momentum
+        ours = type(rule).optimizer is SGD.optimizer and rule.optim == "sgd" and not rule.momentum
         optimizer = PlainSteps(self.model, ctx.lr, rule.weight_decay) if ours else rule.optimizer(self.model, ctx.lr)
-        for part, size in self._parts(ctx, rows):
-            for x, y in self._batches(part, size):
+        planned = rule.epochs_in(ctx.round) * int(self._batching.steps(np.array([len(rows)]))[0])
+        for part, size, draw in self._parts(ctx, rows):
+            for x, y in self._batches(part, size, draw):
                 optimizer.zero_grad(set_to_none=True)
                 objective, loss = rule.objective(ctx, x, y)
                 objective.backward()  # type: ignore[no-untyped-call]
                 rule.adjust(ctx)
                 if pull is not None:
                     pull.add_to(self.model)
+                rule.clip(self.model)
+                if rule.scheduled:
+                    for group in optimizer.param_groups:
+                        group["lr"] = ctx.lr * rule.step_factor(steps, planned)
                 optimizer.step()
                 steps, seen, summed = steps + 1, seen + len(y), summed + loss.item() * len(y)
         return steps, seen, summed
@@ -155,12 +169,12 @@ class Trainer:
     def _fused_steps(self, net: FusedNet, ctx: LocalContext, rows: NDArray[np.int64]) -> tuple[int, int, float]:
         """The same by the compiled kernels: one call for an epoch, or for all batches gathered at once."""
         steps, seen, summed = 0, 0, 0.0
-        for part, size in self._parts(ctx, rows):
+        for part, size, draw in self._parts(ctx, rows):
             if self.reads_rows:
                 summed += net.train_rows(part, self.data.labels[part].astype(np.int64), size)
                 steps, seen = steps + -(-len(part) // size), seen + len(part)
                 continue
-            for x, y in self._batches(part, _block(size)):
+            for x, y in self._batches(part, _block(size), draw):
                 summed += net.train(x, y, size)
                 steps, seen = steps + -(-len(y) // size), seen + len(y)
         return steps, seen, summed
@@ -170,8 +184,8 @@ class Trainer:
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
         term = partial(rule.loss_term, ctx)
         self.model.zero_grad(set_to_none=True)
-        for some, size in self._parts(ctx, rows):
-            for ready, y in self._ready(net, some, size):
+        for some, size, draw in self._parts(ctx, rows):
+            for ready, y in self._ready(net, some, size, draw):
                 frozen = {name: net.frozen(weights, ready) for name, weights in ctx.frozen.items()}
                 for at in range(0, len(y), size):
                     part = slice(at, at + size)
@@ -183,22 +197,28 @@ class Trainer:
         return steps, seen, summed
 
     def _ready(
-        self, net: FusedNet, rows: NDArray[np.int64], size: int
+        self, net: FusedNet, rows: NDArray[np.int64], size: int, draw: Draw
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:  # fmt: skip
         """Samples as the kernels take them, and their labels, many batches of `size` at a time."""
         if not self.reads_rows:
-            yield from ((net.ready(x), y.contiguous()) for x, y in self._batches(rows, _block(size)))
+            yield from ((net.ready(x), y.contiguous()) for x, y in self._batches(rows, _block(size), draw))
             return
         for begin in range(0, len(rows), _block(size)):
             part = rows[begin : begin + _block(size)]
             yield net.read(part), torch.from_numpy(self.data.labels[part].astype(np.int64))
 
-    def _parts(self, ctx: LocalContext, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
-        """The client's rows in the order of each epoch, in parts that are cut into batches of one size each."""
+    def _parts(self, ctx: LocalContext, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int, Draw]]:
+        """The client's rows in the order of each epoch, in parts that are cut into batches of one size each.
+
+        With each part comes what random transforms of its samples are seeded with, by the place in it.
+        """
         for epoch in range(self.rule.epochs_in(ctx.round)):
             order = rows[self.seeds.batches(ctx.round, ctx.client, ctx.number, epoch).permutation(len(rows))]
             for begin, end, size in self._batching.cut(len(order)):
-                yield order[begin:end], size
+                yield order[begin:end], size, partial(self._draw, ctx, epoch, begin)
+
+    def _draw(self, ctx: LocalContext, epoch: int, begin: int, place: int) -> int:
+        return self.seeds.transform(ctx.round, ctx.client, ctx.number, epoch, begin + place)
 
     def personalise(self, round_: int, client: int, client_states: ClientStates | None = None) -> None:
         """Let a client make the model its own before it is evaluated, on its training samples only; without any it cannot.
@@ -218,9 +238,17 @@ class Trainer:
         while True:
             yield from self._batches(rng.permutation(rows), self.rule.batch_size)
 
-    def _batches(self, rows: NDArray[np.int64], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _batches(
+        self, rows: NDArray[np.int64], size: int, draw: Draw | None = None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Samples as they are stored; with `draw`, as they are made anew to be trained on."""
+        anew = self.data.augmentation if draw is not None else None
         for begin in range(0, len(rows), _block(size)):
-            x, y = gather(self.data, rows[begin : begin + _block(size)])
+            block = rows[begin : begin + _block(size)]
+            x, y = gather(self.data, block)
+            if anew is not None and draw is not None:
+                with own_randomness(draw(begin)):
+                    x = anew(x, block)
             x, y = x.to(self.device), y.to(self.device)
             for at in range(0, len(y), size):
                 yield x[at : at + size], y[at : at + size]
@@ -231,7 +259,8 @@ class PlainSteps:
 
     def __init__(self, model: nn.Module, lr: float, weight_decay: float) -> None:
         self._trained = [p for p in model.parameters() if p.requires_grad]
-        self._lr, self._decay = lr, weight_decay
+        self.param_groups: list[dict[str, float]] = [{"lr": lr}]
+        self._decay = weight_decay
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -240,11 +269,12 @@ class PlainSteps:
 
     def step(self) -> None:
         """w <- w - lr (grad + decay w)."""
+        lr = self.param_groups[0]["lr"]
         with torch.no_grad():
             for parameter in self._trained:
                 if parameter.grad is not None:
                     grad = parameter.grad.add(parameter, alpha=self._decay) if self._decay else parameter.grad
-                    parameter.add_(grad, alpha=-self._lr)
+                    parameter.add_(grad, alpha=-lr)
 
 
 def _block(size: int) -> int:

@@ -51,6 +51,7 @@ class UGA(SGD):
             raise InputError(f"the local rule 'uga': trace must be at least 0 steps, not {self.trace}.")
         if self.momentum:
             raise InputError("the local rule 'uga' differentiates through plain steps, so momentum must be 0.")
+        self.require_plain("the local rule 'uga' differentiates through plain steps")
 
     def begin(self, ctx: LocalContext) -> None:
         """Remember w_in, and begin the trace."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import re
 import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 LIBRARIES = frozenset({
     "torch", "numpy", "scipy", "safetensors", "cloudpickle", "tomli_w", "typer", "click", "rich", "pyarrow", "PIL", "h5py",
     "huggingface_hub", "matplotlib", "tensorboard", "mlflow", "sqlalchemy", "opendp", "flwr", "ray",
-    "prometheus_client", "pandas", "polars", "filelock", "platformdirs", "psutil", "orjson",
+    "prometheus_client", "pandas", "polars", "wandb", "filelock", "platformdirs", "psutil", "orjson",
 })  # fmt: skip
 """What fedgsp itself calls: an exception that ends in one of these says nothing about a user's package."""
 ORDER = ("theirs", "installed", "ours", "library")
@@ -51,10 +52,6 @@ class FedgspError(Exception):
         return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-class RunNote(UserWarning):
-    """What the user should be told of a run that is started in Python, such as a plan that is not what its name says."""
-
-
 class InputError(FedgspError):
     """Something the user gave (an option, a file, a run directory) cannot be used; nothing has been started."""
 
@@ -63,6 +60,10 @@ class InputError(FedgspError):
 
 class RunFailed(FedgspError):
     """A run that had started cannot go on; its last checkpoint is whole."""
+
+
+class RunWarning(UserWarning):
+    """What a person should know of a run that goes on all the same: a capped schedule, a client that was skipped."""
 
 
 class Paused(RunFailed):
@@ -86,6 +87,26 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return f'\n"""\n{self.trace.rstrip()}\n"""'
+
+
+ON_COMMAND_LINE = {"sets": "set", "target": "target-accuracy"}
+_OPTION = re.compile(r"`(\w+)=([^`]*)`")
+
+
+def in_options(text: str) -> str:
+    """A sentence for whoever typed a command: where it says `out=...` as one would in Python, --out.
+
+    Example:
+        >>> in_options("choose another place with `out=`, or `fast='off'` and `previous=True`.")
+        'choose another place with --out, or --fast off and --previous.'
+    """
+
+    def spelled(found: re.Match[str]) -> str:
+        name, value = found[1], found[2].strip("'\"")
+        option = f"--{ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
+        return option if value in ("", "...", "True") else f"{option} {value}"
+
+    return _OPTION.sub(spelled, text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

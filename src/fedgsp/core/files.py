@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedgsp.core.errors import InputError, RunFailed
 
@@ -27,6 +28,8 @@ def explained(path: Path) -> Iterator[None]:
             what = f"the disk is full, {path} could not be written; free some space"
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             what = f"{path} may not be written ({error.strerror}); make its folder writable"
+        elif error.errno == errno.ELOOP:
+            what = f"{path} is a link to another place, through which nothing is written; put the file itself there"
         else:
             what = f"{path} could not be written ({error.strerror})"
         raise CannotWrite(f"{what}. Nothing of the last finished round is lost: fedgsp resume goes on from there.") from error
@@ -45,7 +48,8 @@ def replace_whole(path: Path, content: bytes, *, sync: bool = True) -> None:
     """As `write_whole`, with the system's own errors."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        scratch.unlink(missing_ok=True)  # whatever is there is not ours: a link would be written through
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         try:
             write_all(descriptor, content)
             if sync:
@@ -75,6 +79,21 @@ def write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file opened for reading; what is no file (a folder, a pipe, which would be waited for) is an OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """The content of a file, or its first bytes; what is no file is an OSError."""
+    with open_regular(path) as file:
+        return file.read() if most is None else file.read(most)
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from fedgsp.core.cache_folder import cache_root
 
 PATIENCE = 120.0
 """Seconds that the compiler may take (it takes a few)."""
+NO_COMPILER = "there is no C compiler (cc, gcc or clang)"
+INSTALL_ONE = "with one, rounds are several times faster: `apt-get install gcc`, on macOS `xcode-select --install`"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def load(source: Path, flags: tuple[str, ...], optional: tuple[str, ...] = ()) -
     """
     compiler = _compiler()
     if compiler is None:
-        return "there is no C compiler (cc, gcc or clang)"
+        return NO_COMPILER
     if os.name != "posix":
         return "compiled kernels are for Linux and macOS"
     try:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+IGNORED = -100
+"""The label of a position that counts for nothing: padding. Torch's losses leave out the same number."""
+
 
 @dataclass(frozen=True)
 class Profiles:

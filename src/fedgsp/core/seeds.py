@@ -6,6 +6,7 @@ which worker did the work, in what order, or on what else drew random numbers be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -35,6 +36,9 @@ class Purpose(IntEnum):
     SEED_SAMPLES = 23
     GAN = 24
     PARTITION = 30
+    TRANSFORM = 31
+    SERVER_NOISE = 40
+    CLIENT_NOISE = 41
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -44,9 +48,13 @@ def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class Seeds:
-    """All randomness of a run, from its one `seed`."""
+    """All randomness of a run, from its one `seed`.
+
+    `secret` are numbers that nobody else knows, for noise that nobody else can compute; without them it follows from the seed.
+    """
 
     seed: int
+    secret: tuple[int, ...] = ()
 
     def init(self) -> int:
         """The torch seed of the initial weights."""
@@ -68,6 +76,10 @@ class Seeds:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
 
+    def transform(self, round_: int, client: int, visit: int, epoch: int, place: int) -> int:
+        """What random transforms are seeded with, for the samples of one epoch from place `place` on."""
+        return int(generator(self.seed, Purpose.TRANSFORM, round_, client, visit, epoch, place).integers(2**31))
+
     def personal(self, round_: int, client: int) -> np.random.Generator:
         """What a client draws when it makes a round's model its own before it is evaluated."""
         return generator(self.seed, Purpose.PERSONAL, round_, client)
@@ -76,6 +88,23 @@ class Seeds:
         """The torch seed of weights that one client draws for itself and never trains."""
         return int(generator(self.seed, Purpose.UNTRAINED, client).integers(2**63))
 
+    def client_noise(self, round_: int, client: int, visit: int, about: str) -> np.random.Generator:
+        """What one client adds to its update; `about` is a digest of the update: other updates have other noise."""
+        return noise_generator(self.secret or (self.seed,), Purpose.CLIENT_NOISE, about, round_, client, visit)
+
     def torch(self, round_: int, client: int, visit: int) -> int:
         """What torch is seeded with before a client trains (dropout and the like)."""
         return int(generator(self.seed, Purpose.TORCH, round_, client, visit).integers(2**63))
+
+
+def noise_generator(key: Sequence[int], purpose: Purpose, about: str, *where: int) -> np.random.Generator:
+    """The generator of noise that hides something.
+
+    Args:
+        key: Whoever knows it can compute the noise: a seed, for a study, or secret numbers.
+        purpose: Whose noise it is.
+        about: A digest (hex) of what is hidden. Noise that were used twice, on two things, would tell their difference.
+        where: Round, client and the like.
+    """
+    digest = [int(about[at : at + 8], 16) for at in range(0, 64, 8)]
+    return np.random.default_rng([*key, int(purpose), *where, *digest])

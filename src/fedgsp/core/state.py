@@ -34,7 +34,7 @@ class Setting:
     `clients` are those that may train (K), `classes` is 0 for regression. `trained` names the tensors that SGD trains; None
     means all of them. The others (BatchNorm's running means, counters) are only ever averaged. `alone` says that every
     chain has one client, `everybody` that besides all clients train in every round. `samples` are those that the clients may
-    train on, all together (0: not known).
+    train on, all together (0: not known). `seed` is the run's.
     """
 
     clients: int = 0
@@ -43,6 +43,7 @@ class Setting:
     alone: bool = True
     everybody: bool = True
     samples: int = 0
+    seed: int = 0
 
     def trained_of(self, model: Tensors) -> Tensors:
         """The trained tensors of a model: those of a real-valued type that `trained` names."""
@@ -58,7 +59,7 @@ class Setting:
         return {MEAN_SAMPLES: torch.tensor([self.samples / self.clients])}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServerState:
     """What the server knows after a round.
 
@@ -78,6 +79,10 @@ class ServerState:
     extra: dict[str, Any] = field(default_factory=dict)
     client_versions: dict[int, str] = field(default_factory=dict)
     trained: frozenset[str] | None = None
+
+    def __repr__(self) -> str:
+        models = ", ".join(f"{name} ({len(tensors)} tensors)" for name, tensors in list(self.models.items())[:5])
+        return f"ServerState after round {self.round}: {len(self.models)} model(s): {models}"
 
     @property
     def model(self) -> Tensors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.profiles import IGNORED
+from fedgsp.data.class_labels import numbered
 from fedgsp.data.federated import FederatedData, Rows, Split
 
 CHECK_ROWS = 65536
@@ -36,7 +39,8 @@ def from_arrays(
 
     Args:
         features: (N, ...) numbers.
-        labels: (N,) classes 0, 1, ..; real numbers make it a regression.
+        labels: (N,) classes 0, 1, ..; texts, truth values and numbers that begin elsewhere become classes in sorted order. Real
+            numbers make it a regression. (N, positions) whole numbers are a label at every position, -100 for none.
         client_index: (N,) whole numbers, each into `clients`.
         clients: The clients' names (default: their numbers).
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
@@ -74,13 +78,16 @@ def from_arrays(
     check_storage(features, "features", where)
     check_storage(labels, "labels", where)
     names = client_names(clients, client_index, where)
+    told = numbered(labels, classes, f"{where}: labels")
+    labels = told.labels
     classes = check_labels(labels, classes, where)
     check_features(features, client_index, names, where)
     owned = rows_by(client_index, len(names))
     for name, rows in zip(names, owned, strict=True):
         if len(rows) == 0:
             raise InputError(f"{where}: client '{name}' is empty; remove it or give it samples.")
-    return from_rows(features, labels, names, owned, classes, test_fraction=test_fraction, data_seed=data_seed)
+    data = from_rows(features, labels, names, owned, classes, test_fraction=test_fraction, data_seed=data_seed)
+    return replace(data, class_names=told.names, notes=told.notes)
 
 
 def from_rows(
@@ -183,9 +190,11 @@ def check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
         raise InputError(f"{where}: labels are {labels.dtype}, not integers, so they cannot be {classes} classes.")
     if not np.issubdtype(labels.dtype, np.integer):
         raise InputError(f"{where}: labels must be integers (classes) or real numbers, not {labels.dtype}.")
-    if labels.ndim != 1:
-        raise InputError(f"{where}: class labels must be a flat array, not of shape {labels.shape}.")
-    low, high = int(labels.min()), int(labels.max())
+    if labels.ndim > 2:
+        raise InputError(f"{where}: class labels are one a sample or one a position, not of shape {labels.shape}.")
+    if labels.ndim == 2 and classes is None and _one_hot(labels):
+        raise InputError(f"{where}: labels look one-hot; give the numbers of the classes (labels.argmax(axis=1)).")
+    low, high = _range(labels, where)
     if low < 0:
         raise InputError(f"{where}: label {low} is negative; classes are numbered from 0.")
     if max(high + 1, classes or 0) > LARGEST_CLASS:
@@ -195,6 +204,19 @@ def check_labels(labels: NDArray[Any], classes: int | None, where: str) -> int:
     if classes is not None and high >= classes:
         raise InputError(f"{where}: label {high} is out of range for {classes} classes (0 to {classes - 1}).")
     return high + 1 if classes is None else classes
+
+
+def _one_hot(labels: NDArray[Any]) -> bool:
+    """Whether every row is a single 1 among zeros: a class spelled out rather than a label at every position."""
+    return labels.shape[1] > 1 and bool(np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all())
+
+
+def _range(labels: NDArray[Any], where: str) -> tuple[int, int]:
+    """The least and the largest label; at positions of sequences, of those that count."""
+    real = labels if labels.ndim == 1 else labels[labels != IGNORED]
+    if not real.size:
+        raise InputError(f"{where}: every position's label is {IGNORED}, which stands for none.")
+    return int(real.min()), int(real.max())
 
 
 def check_features(features: NDArray[Any], owner: NDArray[Any], names: Sequence[str], where: str) -> None:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.seeds import LARGEST_SEED, Purpose, generator
 from fedgsp.data.arrays import check_labels, from_rows, rows_by
+from fedgsp.data.class_labels import numbered
 from fedgsp.data.federated import FederatedData, Rows, Split
-from fedgsp.data.partitioners import PARTITIONERS, Partitioner
+from fedgsp.data.partitioners import PARTITIONERS, FeatureShift, Partitioner
 from fedgsp.data.readers.entry_writer import UNSPLIT
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class ReaderOptions:
 
     `classes`: how many (default: as many as the labels say). `test`: the share of each client's samples that is kept for
     testing where the source has no split of its own. `seed`: of that split and of a partition. `min_samples`: leave out
-    smaller clients. `partition`: deal the samples to `clients` clients (iid, dirichlet, shards, quantity) instead of taking
-    the clients that the source names, with `alpha`, `min_size` and `per_client` as its parameters.
+    smaller clients. `partition`: deal the samples to `clients` clients (iid, dirichlet, shards, quantity, feature_shift)
+    instead of taking the clients that the source names, with `alpha`, `min_size`, `per_client` and `noise` as its parameters.
     """
 
     classes: int | None = None
@@ -43,12 +44,12 @@ class ReaderOptions:
     alpha: float | None = None
     min_size: int | None = None
     per_client: int | None = None
+    noise: float | None = None
 
     def partitioner(self, where: str) -> Partitioner | None:
         """The partitioner these options describe, if any."""
-        given = {
-            name: value for name in ("clients", "alpha", "min_size", "per_client") if (value := getattr(self, name)) is not None
-        }
+        names = ("clients", "alpha", "min_size", "per_client", "noise")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.partition is None:
             if given:
                 raise InputError(f"{where}: the option {next(iter(given))} needs a partition, e.g. partition=dirichlet.")
@@ -77,8 +78,11 @@ def federate(entry: Entry, common: ReaderOptions, where: str) -> FederatedData:
         )
     else:
         data = _owned(entry, features, labels, common, where)
-    divisor = entry.meta.get("divisor")
-    return replace(data, memo=entry.path, divisor=data.divisor if divisor is None else float(divisor))
+    divisor = None if isinstance(dealt, FeatureShift) else entry.meta.get("divisor")
+    known = tuple(map(str, entry.meta.get("class_names") or data.class_names))
+    told = {"class_names": known, "vocabulary": int(entry.meta.get("vocabulary", 0)), "padding": entry.meta.get("padding")}
+    memo = None if isinstance(dealt, FeatureShift) else entry.path  # what is remembered is of the features as they are there
+    return replace(data, memo=memo, divisor=data.divisor if divisor is None else float(divisor), **told)
 
 
 def deal(
@@ -86,11 +90,18 @@ def deal(
 ) -> FederatedData:
     """Central data, dealt to clients named 0, 1, .. and split."""
     check_seed(common.seed)
-    classes = check_labels(labels, classes if common.classes is None else common.classes, where)
-    owner = how.assign(labels, generator(common.seed, Purpose.PARTITION))
+    classes = classes if common.classes is None else common.classes
+    told = numbered(labels, classes, where)
+    labels = told.labels
+    classes = check_labels(labels, classes, where)
+    rng = generator(common.seed, Purpose.PARTITION)
+    owner = how.assign(labels, rng)
+    if isinstance(how, FeatureShift):
+        features = how.shifted(features, owner, rng)
     owned = rows_by(owner, how.clients)
     names = [str(k) for k in range(how.clients)]
-    return from_rows(features, labels, names, owned, classes, test_fraction=common.test, data_seed=common.seed)
+    data = from_rows(features, labels, names, owned, classes, test_fraction=common.test, data_seed=common.seed)
+    return replace(data, class_names=told.names, notes=told.notes)
 
 
 def _owned(entry: Entry, features: NDArray[Any], labels: NDArray[Any], common: ReaderOptions, where: str) -> FederatedData:

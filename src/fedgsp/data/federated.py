@@ -7,19 +7,24 @@ than memory. Images stay uint8 on disk and in memory; they become floats in [0, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.core.drawing import drawn
+from fedgsp.core.errors import InputError
 from fedgsp.core.files import replace_whole
-from fedgsp.core.profiles import Profiles
+from fedgsp.core.profiles import IGNORED, Profiles
 from fedgsp.core.seeds import Purpose, generator
+
+if TYPE_CHECKING:
+    from fedgsp.data.augmentation import Augmentation
 
 Rows = NDArray[np.int64]
 SPLITS = ("train", "validation", "test")
@@ -28,7 +33,7 @@ REGRESSION_BINS = 10
 """Quantile bins that stand in for classes when targets are real numbers."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """One split (train, validation or test) of every client: client k owns `rows[offsets[k]:offsets[k + 1]]`.
 
@@ -58,6 +63,9 @@ class Split:
         """A split in which no client has a sample."""
         return cls(np.empty(0, dtype=np.int64), np.zeros(clients + 1, dtype=np.int64))
 
+    def __repr__(self) -> str:
+        return f"Split({len(self)} clients, {len(self.rows)} samples)"
+
     def __getitem__(self, client: int) -> Rows:
         return self.rows[self.offsets[client] : self.offsets[client + 1]]
 
@@ -72,12 +80,17 @@ class Split:
         """(K,) samples per client."""
         return np.diff(self.offsets)
 
+    @property
+    def counted(self) -> Rows:
+        """(K,) the samples that each client counts for: all it has, but for a deployment's limits (`data.outline`)."""
+        return self.sizes
+
     def take(self, clients: Sequence[int] | Rows) -> Split:
         """The same split for some of the clients, in the order given."""
         return Split.of([self[int(client)] for client in clients])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FederatedData:
     """A federation's data: flat arrays over all clients, and which rows are whose.
 
@@ -94,6 +107,12 @@ class FederatedData:
         divisor: What features are divided by in a batch (255 for uint8 images).
         source: The text it was loaded from, where there is one.
         memo: A folder that remembers its fingerprint.
+        vocabulary: How many tokens there are, where samples are tokens and this is known beforehand; 0: as the samples say.
+        padding: The token that fills short sequences up at their end, if any.
+        class_names: What the classes are called, if they have names.
+        notes: What was done to labels or features on the way, a sentence each.
+        augmentation: What makes training samples anew in every epoch, if anything does (`with_transform`).
+        target_bins: Into how many quantile bins targets of a regression are put, to group clients by.
 
     Example:
         >>> from fedgsp.data.arrays import from_arrays
@@ -114,14 +133,54 @@ class FederatedData:
     divisor: float = 1.0
     source: str | None = None
     memo: Path | None = field(default=None, repr=False)
+    vocabulary: int = 0
+    padding: int | None = None
+    class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    augmentation: Augmentation | None = None
+    target_bins: int = REGRESSION_BINS
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{len(getattr(self, name).rows)} {name}" for name in SPLITS if len(getattr(self, name).rows))
+        kind = f"{self.classes} classes" if self.classes else "real-valued targets"
+        shape = "x".join(map(str, self.sample_shape)) or "1"
+        return (
+            f"FederatedData: {len(self)} clients, {self.samples} samples ({parts})\n"
+            f"  a sample: {shape} {self.features.dtype}, {kind}; source: {self.source or 'in memory'}"
+        )
+
+    def _repr_html_(self) -> str:
+        return str(drawn("data_html", self))
+
+    def plot(self) -> Any:
+        """Classes and sizes of the clients: a figure that shows itself in a notebook.
+
+        Raises:
+            InputError: matplotlib is not installed.
+        """
+        return drawn("plot_data", self)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of one sample's features."""
         return tuple(self.features.shape[1:])
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """The shape of one sample's label: () for one class or number."""
+        return tuple(self.labels.shape[1:])
+
+    def count_tokens(self) -> int:
+        """How many tokens there are: `vocabulary`, or one more than the largest; 0 where samples are none.
+
+        Whole numbers of 16 bits and more are tokens; bytes and real numbers are sizes.
+        """
+        if self.features.dtype.kind not in "iu" or self.features.dtype.itemsize == 1:
+            return 0
+        return self.vocabulary or 1 + int(self.features.max(initial=0))
 
     @property
     def samples(self) -> int:
@@ -130,8 +189,8 @@ class FederatedData:
 
     @cached_property
     def sizes(self) -> Rows:
-        """(K,) samples of all splits of each client: what LEAF weighs a client's accuracy by."""
-        return self.train.sizes + self.validation.sizes + self.test.sizes
+        """(K,) samples of all splits that each client counts for: what LEAF weighs a client's accuracy by."""
+        return self.train.counted + self.validation.counted + self.test.counted
 
     def profiles(self, clients: Rows | None = None) -> Profiles:
         """What a grouper sees: class counts of the training samples; for regression counts of quantile bins.
@@ -148,15 +207,74 @@ class FederatedData:
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
-        labels = np.asarray(self.labels[self.train.rows])
         if self.classes:
-            codes, bins = labels.astype(np.int64), self.classes
-        else:
-            scalar = labels.reshape(len(labels), -1)[:, 0]
-            edges = np.quantile(scalar, np.linspace(0, 1, REGRESSION_BINS + 1)[1:-1]) if len(scalar) else np.empty(0)
-            codes, bins = np.searchsorted(edges, scalar, side="right"), REGRESSION_BINS
+            return self.count_classes(self.train)
+        labels = np.asarray(self.labels[self.train.rows])
+        bins = self.target_bins
+        scalar = labels.reshape(len(labels), -1)[:, 0]
+        edges = np.quantile(scalar, np.linspace(0, 1, bins + 1)[1:-1]) if len(scalar) else np.empty(0)
+        codes = np.searchsorted(edges, scalar, side="right")
         owner = np.repeat(np.arange(len(self)), self.train.sizes)
         return np.bincount(owner * bins + codes, minlength=len(self) * bins).reshape(len(self), bins)
+
+    def count_classes(self, split: Split) -> NDArray[np.int64]:
+        """(K, classes) how often each class is among the labels of a split, at all positions but those that are ignored."""
+        labels = np.asarray(self.labels[split.rows]).astype(np.int64)
+        owner = np.repeat(np.arange(len(self)), split.sizes)
+        if labels.ndim > 1:
+            real = labels != IGNORED
+            owner, labels = np.broadcast_to(owner.reshape(-1, *[1] * (labels.ndim - 1)), labels.shape)[real], labels[real]
+        total = np.bincount(owner * self.classes + labels, minlength=len(self) * self.classes)
+        return total.reshape(len(self), self.classes)
+
+    def with_transform(self, transform: Callable[[Any], Any]) -> FederatedData:
+        """The same samples, of which training sees random variants, other ones in every epoch.
+
+        Args:
+            transform: From one sample's tensor to another of the same shape; from a batch, if it has a true attribute
+                `batched`. It may draw from torch, NumPy and Python's `random`, which are seeded by the run.
+
+        Returns:
+            A federation that shares the arrays; evaluation sees the samples as they are.
+        """
+        from fedgsp.data.augmentation import EachSample
+
+        return replace(self, augmentation=EachSample(transform), source=None)
+
+    def with_target_bins(self, bins: int) -> FederatedData:
+        """The same, for a regression whose clients are to be grouped by other than tenths of the targets.
+
+        Groupers see how many of a client's training targets (the first number of each) lie between quantiles of all.
+
+        Args:
+            bins: How many parts of equal size all targets are cut into.
+
+        Returns:
+            A federation that shares the arrays.
+
+        Raises:
+            InputError: If there are classes, or fewer than two parts are wanted.
+        """
+        if self.classes or bins < 2:
+            raise InputError(f"targets of a regression are cut into at least 2 parts, not {bins}; classes are not cut.")
+        return replace(self, target_bins=bins, source=None)
+
+    def standardised(self, each_client: bool = False) -> FederatedData:
+        """The same samples with features of mean 0 and deviation 1, by the training samples.
+
+        Args:
+            each_client: By each client's own mean and deviation; else by the population's, which follow from every client's
+                sums of values and of squares, so that no sample need be shown to anybody.
+
+        Returns:
+            A federation with features of its own, in float32. A feature that never changes becomes 0.
+
+        Raises:
+            InputError: If samples are tokens, which have no mean.
+        """
+        from fedgsp.data.standardise import standardised
+
+        return standardised(self, each_client)
 
     def select(self, clients: Sequence[int] | Rows) -> FederatedData:
         """The federation of some of the clients.
@@ -242,7 +360,9 @@ class FederatedData:
     def _kind(self) -> str:
         """What the samples are, apart from their values."""
         shapes = f"{self.features.dtype}{self.sample_shape}|{self.labels.dtype}{self.labels.shape[1:]}"
-        return f"{shapes}|{self.classes}|{self.divisor}"
+        anew = "" if self.augmentation is None else f"|{self.augmentation.name}"
+        bins = "" if self.target_bins == REGRESSION_BINS else f"|{self.target_bins} bins"
+        return f"{shapes}|{self.classes}|{self.divisor}{anew}{bins}"
 
     def _hash_samples(self) -> str:
         sha = hashlib.sha256(f"fedgsp-data-1|{self._kind}\n".encode())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from fedgsp.core.errors import InputError
 from fedgsp.data.arrays import check_features, from_arrays
 from fedgsp.data.assemble import ReaderOptions, deal
-from fedgsp.data.readers.columns import CLIENT, LABEL, find_column, labels, require_column, stacked
+from fedgsp.data.readers.columns import CLIENT, FEATURES, LABEL, find_column, labels, require_column, stacked
 
 if TYPE_CHECKING:
     from fedgsp.data.federated import FederatedData
@@ -22,6 +23,7 @@ def partition(
     samples: Any,
     how: Partitioner,
     *,
+    anew: bool = False,
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
@@ -31,6 +33,7 @@ def partition(
     Args:
         samples: A pair (features, labels) of NumPy arrays or torch tensors, or a torch data set of such pairs.
         how: `IID`, `Dirichlet`, `Shards`, `Quantity`, or anything with their `clients` and `assign`.
+        anew: For a torch data set: read a sample again whenever it is trained on, as for `from_dataset`.
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
@@ -48,17 +51,20 @@ def partition(
         >>> len(data), data.samples
         (5, 500)
     """
-    features, targets = _pair(samples)
+    features, targets = _read_once(samples, anew, data_seed)
     if len(features) == 0:
         raise InputError("the data has no samples.")
     check_features(features, np.zeros(len(features), dtype=np.int64), ("none yet",), "the data")
-    return deal(features, targets, how, ReaderOptions(classes, test_fraction, data_seed), None, "the data")
+    data = deal(features, targets, how, ReaderOptions(classes, test_fraction, data_seed), None, "the data")
+    return _anew(data, samples) if anew else data
 
 
 def from_dataset(
     dataset: Any,
     client: Sequence[Any],
     *,
+    anew: bool = False,
+    evaluated: Any = None,
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
@@ -68,8 +74,12 @@ def from_dataset(
     For data that nobody owns yet, use `partition(dataset, how)`.
 
     Args:
-        dataset: A torch data set of (features, label) pairs.
+        dataset: A torch data set of (features, label) pairs, or of dicts whose entries have usual names.
         client: Whose each sample is: any names or numbers.
+        anew: Read a sample again whenever it is trained on, so that random transforms in the data set draw anew; else it is
+            read once. What they draw follows from the run's seed.
+        evaluated: The same samples in the same order as they are to be evaluated, without random transforms (default: as
+            `dataset` gives them when it is read first, by `data_seed`).
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
@@ -80,11 +90,14 @@ def from_dataset(
     Raises:
         InputError: If the samples or their owners cannot be used.
     """
-    features, targets = _pair(dataset)
-    names, index = _named(client, "the data set's clients")
-    return from_arrays(
+    features, targets = _read_once(dataset if evaluated is None else evaluated, anew, data_seed)
+    if evaluated is not None and len(evaluated) != len(dataset):
+        raise InputError(f"the data set has {len(dataset)} samples and its evaluated twin {len(evaluated)}.")
+    names, index = owners(client, "the data set's clients")
+    data = from_arrays(
         features, targets, index, names, classes=classes, test_fraction=test_fraction, data_seed=data_seed, where="the data set"
     )
+    return _anew(data, dataset) if anew else data
 
 
 def from_frame(
@@ -129,13 +142,31 @@ def from_frame(
     if not used:
         raise InputError(f"{where} has no columns of numbers for the features; there are: {', '.join(there)}.")
     x = _features(frame, used)
-    y = _codes(_values(frame[target]), f"{where}: column '{target}'")
+    y = _values(frame[target])
     common = ReaderOptions(classes, test_fraction, data_seed)
     if how is not None:
         check_features(x, np.zeros(len(x), dtype=np.int64), ("none yet",), where)
         return deal(x, y, how, common, None, where)
-    names, index = _named(_values(frame[str(owner)]), f"{where}: column '{owner}'")
+    names, index = owners(_values(frame[str(owner)]), f"{where}: column '{owner}'")
     return from_arrays(x, y, index, names, classes=classes, test_fraction=test_fraction, data_seed=data_seed, where=where)
+
+
+def _read_once(samples: Any, anew: bool, data_seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The samples as they are stored; where they are read anew later, what is drawn now follows from the seed."""
+    if not anew:
+        return _pair(samples)
+    if isinstance(samples, (tuple, list)):
+        raise InputError("only a data set can be read anew; for arrays there is data.with_transform(transform).")
+    from fedgsp.core.randomness import own_randomness
+
+    with own_randomness(data_seed):
+        return _pair(samples)
+
+
+def _anew(data: FederatedData, dataset: Any) -> FederatedData:
+    from fedgsp.data.augmentation import ReadAnew
+
+    return replace(data, augmentation=ReadAnew(dataset, features_of))
 
 
 def _pair(samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -143,16 +174,35 @@ def _pair(samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if isinstance(samples, (tuple, list)) and len(samples) == 2 and hasattr(samples[0], "__len__"):
         features, targets = _plain(samples[0]), _plain(samples[1])
     elif hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
-        pairs = [samples[i] for i in range(len(samples))]
-        if not all(isinstance(pair, (tuple, list)) and len(pair) >= 2 for pair in pairs):
-            raise InputError("a data set must give (features, label) pairs.")
-        features = stacked([_plain(x) for x, *_ in pairs], "the data set's features")
-        targets = labels([_item(pair[1]) for pair in pairs], "the data set's labels")
+        pairs = [sample_pair(samples[i]) for i in range(len(samples))]
+        features = stacked([x for x, _ in pairs], "the data set's features")
+        targets = labels([y for _, y in pairs], "the data set's labels")
     else:
         raise InputError(f"samples must be a pair (features, labels) or a torch data set, not {type(samples).__name__}.")
     if len(features) != len(targets):
         raise InputError(f"the data: unequal lengths: {len(features)} features, {len(targets)} labels.")
-    return features, _codes(targets, "the data's labels")
+    return features, targets
+
+
+def sample_pair(sample: Any) -> tuple[Any, Any]:
+    """(features, label) of one sample: a pair, or a dict whose entries have usual names ("image", "input_ids", "label", ..)."""
+    if isinstance(sample, Mapping):
+        there = [str(name) for name in sample]
+        label, own = (find_column(there, "", usual, "", "a sample") for usual in (LABEL, FEATURES))
+        if label is None or own is None:
+            missing = "label" if label is None else "features"
+            raise InputError(
+                f"which entry of a sample is the {missing}? It has {', '.join(there)}; give (features, label) pairs."
+            )
+        return _plain(sample[own]), _item(sample[label])
+    if not isinstance(sample, (tuple, list)) or len(sample) < 2:
+        raise InputError("a data set must give (features, label) pairs.")
+    return _plain(sample[0]), _item(sample[1])
+
+
+def features_of(sample: Any) -> NDArray[Any]:
+    """The features of one sample of a data set, as they are stored."""
+    return np.asarray(stacked([sample_pair(sample)[0]], "the data set, read anew")[0])
 
 
 def _plain(value: Any) -> Any:
@@ -166,17 +216,7 @@ def _item(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
-def _codes(values: NDArray[Any], where: str) -> NDArray[Any]:
-    """Labels as numbers: texts become their place in sorted order."""
-    if values.dtype.kind in "OUS" or values.dtype.kind == "T":
-        texts = values.tolist()
-        if not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{where} mixes texts with other things, or misses some.")
-        return np.unique(np.array(texts, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
-    return values.astype(np.int64) if values.dtype.kind == "b" else values
-
-
-def _named(client: Any, where: str) -> tuple[list[str], NDArray[np.int64]]:
+def owners(client: Any, where: str) -> tuple[list[str], NDArray[np.int64]]:
     """(names in order of appearance, client number of every sample)."""
     numbers: dict[str, int] = {}
     index: list[int] = []

@@ -171,7 +171,55 @@ class Quantity:
         return owner
 
 
-PARTITIONERS = {"iid": IID, "dirichlet": Dirichlet, "shards": Shards, "quantity": Quantity}
+@dataclass(frozen=True)
+class FeatureShift:
+    """Feature skew (Li et al. 2022): labels i.i.d., and client k's features get noise of variance `noise` k / clients.
+
+    Bytes are taken as parts of 255 first, so noise is in units of the brightest pixel; features become float32.
+
+    Args:
+        clients: How many clients there will be.
+        noise: The variance that the last client's noise would nearly have; the first client has none.
+
+    Example:
+        >>> how, x = FeatureShift(clients=2, noise=8.0), np.zeros((4000, 3), np.float32)
+        >>> owner = how.assign(np.zeros(4000), np.random.default_rng(0))
+        >>> moved = how.shifted(x, owner, np.random.default_rng(0))
+        >>> [round(float(moved[owner == k].std())) for k in range(2)]
+        [0, 2]
+    """
+
+    clients: int
+    noise: float = 0.1
+
+    def assign(self, labels: NDArray[Any], rng: np.random.Generator) -> Owner:
+        """See `Partitioner`."""
+        _positive("noise", self.noise)
+        return IID(self.clients).assign(labels, rng)
+
+    def shifted(self, features: NDArray[Any], owner: Owner, rng: np.random.Generator) -> NDArray[np.float32]:
+        """The features with each client's noise.
+
+        Args:
+            features: (N, ...) numbers.
+            owner: (N,) whose each sample is.
+            rng: Where chance comes from.
+
+        Returns:
+            (N, ...) features of their own.
+
+        Raises:
+            InputError: If samples are tokens.
+        """
+        if features.dtype.kind in "iu" and features.dtype.itemsize > 1:
+            raise InputError("noise cannot be added to tokens: the partition 'feature_shift' needs numbers that mean sizes.")
+        made = np.asarray(features, dtype=np.float32) / np.float32(255 if features.dtype == np.uint8 else 1)
+        deviation = np.sqrt(self.noise * owner / self.clients).astype(np.float32)
+        drawn = rng.standard_normal(made.shape, dtype=np.float32)
+        return np.asarray(made + drawn * deviation.reshape(-1, *[1] * (made.ndim - 1)), dtype=np.float32)
+
+
+PARTITIONERS = {"iid": IID, "dirichlet": Dirichlet, "shards": Shards, "quantity": Quantity, "feature_shift": FeatureShift}
 """By the names of the source syntax (`partition=dirichlet,alpha=0.3,clients=50`)."""
 
 

@@ -15,6 +15,7 @@ from fedgsp.core.files import write_whole
 from fedgsp.deploy.local import START_SECONDS, LocalDeployment, Say, control, ended_run, environment, started_run, submission
 from fedgsp.deploy.status import RunStatus, run_status
 from fedgsp.deploy.superlink import FlowerRun, SuperLink
+from fedgsp.run.going_back import kept_rounds
 from fedgsp.run.reader import is_held
 
 if TYPE_CHECKING:
@@ -69,12 +70,12 @@ class Outcome:
         raise RunFailed(f"the run ended {done}: {why}; {go_on}")
 
 
-def run_locally(place: Deployment, run: Path, *, resume: bool, follow: Follow, say: Say) -> Outcome:
+def run_locally(place: Deployment, run: Path, *, resume: bool, follow: Follow, say: Say, back: int | None = None) -> Outcome:
     """Start all processes of a deployment on this machine, run, and stop them, however it ends."""
     with LocalDeployment(place, say) as processes:
         processes.start_server()
         processes.start_nodes(place.sites())
-        number = processes.submit(run, resume)
+        number = processes.submit(run, resume, back)
         try:
             return _followed(place, run, number, follow, processes.trouble)
         except RunFailed as error:
@@ -83,13 +84,13 @@ def run_locally(place: Deployment, run: Path, *, resume: bool, follow: Follow, s
             raise RunFailed(f"{error} Nothing finished is lost; go on with: fedgsp deploy resume {place.root}") from error
 
 
-def run_remotely(place: Deployment, run: Path, *, resume: bool, follow: Follow) -> Outcome:
+def run_remotely(place: Deployment, run: Path, *, resume: bool, follow: Follow, back: int | None = None) -> Outcome:
     """Submit a run to a SuperLink that is there already, and follow it; Ctrl-C only ends the following."""
     link = control(place)
     if not link.answers():
         raise RunFailed(f"nobody answers at {place.listen}; start the server first: {place.server / 'start.sh'}")
     asked = subprocess.run(
-        submission(place, run, resume), env=environment(place), capture_output=True, text=True, timeout=START_SECONDS
+        submission(place, run, resume, back), env=environment(place), capture_output=True, text=True, timeout=START_SECONDS
     )  # fmt: skip
     return _followed(place, run, started_run(asked.stdout + asked.stderr), follow, list)
 
@@ -129,15 +130,18 @@ def new_run(place: Deployment, method: str) -> Path:
     return path
 
 
-def run_to_resume(place: Deployment) -> Path:
-    """The newest run, if it is one that can go on."""
+def run_to_resume(place: Deployment, back: int | None = None) -> Path:
+    """The newest run, if it is one that can go on: also one that has come to its end can go back to a round."""
     run = place.newest_run()
     if run is None:
         raise InputError(f"{place.root} has no run to go on with; begin one.")
     status = run_status(run)
     if status.status == "running":
         raise InputError(f"{run} is running; see: fedgsp deploy status {place.root}")
-    if not status.resumable:
+    if back is not None and back not in kept_rounds(run):
+        kept = ", ".join(map(str, kept_rounds(run))) or "none"
+        raise InputError(f"{run} has no checkpoint of round {back}; there are those of the rounds: {kept}.")
+    if not status.resumable and back is None:
         raise InputError(f"{run} has come to its end ({status.status}) after {status.round} rounds.")
     return run
 

@@ -72,8 +72,10 @@ class Wanted:
     planner: dict[str, Any] | None = None
     """A planner in place of the method's own."""
     hosts: Sequence[str] = field(default=())
+    stock_nodes: bool = False
+    """Whether sites start Flower's own SuperNode in place of `fedgsp node`."""
     node_ports: Sequence[int] = ()
-    """Where nodes listen on loopback, a port a site, where they share a machine; else all listen on the usual one."""
+    """Where stock nodes listen on loopback, a port a site, where they share a machine; else all listen on the usual one."""
 
 
 def write_deployment(place: Deployment, wanted: Wanted) -> None:
@@ -117,6 +119,7 @@ def _words(place: Deployment, wanted: Wanted) -> dict[str, str]:
         "root": str(place.root),
         "bin": str(Path(sys.executable).parent),
         "flwr_version": metadata.version("flwr"),
+        "version": metadata.version("fedgsp"),
         "address": place.address,
         "listen": place.listen,
         "listen_host": shlex.quote(listen_host),
@@ -126,6 +129,8 @@ def _words(place: Deployment, wanted: Wanted) -> dict[str, str]:
         "superlink_tls": "--insecure" if place.insecure else f"{tls} --enable-supernode-auth",
         "superexec_tls": "--insecure" if place.insecure else '--root-certificates "$here/ca.crt"',
         "supernode_tls": "--insecure" if place.insecure else node_tls,
+        "node_kind": "stock" if wanted.stock_nodes else "warm",
+        "node_insecure": " --insecure" if place.insecure else "",
         "connection_tls": "insecure = true" if place.insecure else f'root-certificates = "{place.server / "ca.crt"}"',
         "warning": f"\n**{warning}**\n" if place.insecure else "",
         "method": _toml(wanted.method),
@@ -149,7 +154,7 @@ def _write_server(place: Deployment, wanted: Wanted, words: dict[str, str]) -> N
     own = wanted.server_data
     data = f"\n[data]\n# The server's own test data.\nsource = {_toml(own)}\n" if own else _NO_DATA
     if wanted.config is None:
-        _write(server / "fedgsp.toml", "server/fedgsp.toml", {**words, "data_section": data, **_settings()})
+        _write(server / "fedgsp.toml", "server/fedgsp.toml", {**words, "data_section": data, **_settings(wanted.expected)})
     else:
         (server / "fedgsp.toml").write_text(wanted.config, encoding="utf-8")
     for name in ("environment.sh", "superlink.sh", "superexec.sh", "start.sh"):
@@ -158,6 +163,9 @@ def _write_server(place: Deployment, wanted: Wanted, words: dict[str, str]) -> N
         _write(server / name, f"server/{name}", words)
     if not place.insecure:
         _write(server / "nginx.conf", "server/nginx.conf", words)
+    if _contained(place):
+        for name in ("Dockerfile", "compose.yaml"):
+            _write(server / name, f"server/{name}", words)
     _write(place.flwr_home / "config.toml", "server/flwr-config.toml", words)
 
 
@@ -167,11 +175,21 @@ _NO_DATA = """
 """
 
 
-def _settings() -> dict[str, str]:
+def _settings(expected: Expected | None) -> dict[str, str]:
+    """The lines of `[deploy]`: what samples are like, where that is known, and all else as comments."""
     from fedgsp.deploy.settings import DeploySettings
 
-    lines = [f"# {name} = {_toml(value)}" for name, value in vars(DeploySettings()).items() if name != "sites"]
+    stated: dict[str, Any] = {}
+    if expected is not None:
+        stated = {"shape": list(expected.shape), "dtype": expected.dtype, "classes": expected.classes}
+    lines = [f"{name} = {_inline(value)}" for name, value in stated.items()]
+    others = {name: value for name, value in vars(DeploySettings()).items() if name != "sites" and name not in stated}
+    lines += [f"# {name} = {_toml(value)}" for name, value in others.items()]
     return {"deploy_settings": "\n".join(lines)}
+
+
+def _inline(value: Any) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else _toml(value)
 
 
 def _planner(wanted: Wanted) -> str:
@@ -205,6 +223,10 @@ def _write_site(place: Deployment, name: str, shard: SiteData, expected: Expecte
     _write(folder / "site.toml", "site/site.toml", {**words, **lines})
     _write(folder / "start.sh", "site/start.sh", {**words, **lines}, executable=True)
     _write(folder / "fedgsp-node.service", "site/fedgsp-node.service", {**words, **lines})
+    if _contained(place):
+        for template in ("Dockerfile", "compose.yaml"):
+            _write(folder / template, f"site/{template}", {**words, "project": re.sub("[^a-z0-9_-]", "-", name.lower())})
+        (folder / "data").mkdir()
     (folder / "superlink.txt").write_text(place.address + "\n")
     (folder / "flwr").mkdir()
     if expected is not None:
@@ -212,6 +234,11 @@ def _write_site(place: Deployment, name: str, shard: SiteData, expected: Expecte
     if not place.insecure:
         (folder / "ca.crt").write_bytes((place.server / "ca.crt").read_bytes())
         make_node_key(folder / "node.key", folder / "node.pub", name)
+
+
+def _contained(place: Deployment) -> bool:
+    """Whether containers make sense: on several machines, with keys."""
+    return not (place.insecure or place.one_machine)
 
 
 def _write(path: Path, template: str, words: dict[str, str], *, executable: bool = False) -> None:

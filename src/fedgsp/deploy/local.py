@@ -15,6 +15,7 @@ from fedgsp.core.cache_folder import cache_root
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.deploy.certificates import read_node_public
 from fedgsp.deploy.layout import Deployment, split_address
+from fedgsp.deploy.registered_keys import read_keys, write_keys
 from fedgsp.deploy.superlink import FlowerRun, SuperLink, Unreachable
 from fedgsp.deploy.supervise import Supervisor, recorded
 
@@ -66,7 +67,9 @@ def register(place: Deployment, names: Sequence[str] | None = None) -> list[str]
         return []
     link = control(place)
     keys = {name: read_node_public(place.site(name) / "node.pub") for name in (place.sites() if names is None else names)}
-    return [name for name, key in keys.items() if link.register(key, name) is not None]
+    new = [name for name, key in keys.items() if link.register(key, name) is not None]
+    write_keys(place, {**read_keys(place), **keys})
+    return new
 
 
 def unregister(place: Deployment, names: Sequence[str]) -> list[str]:
@@ -77,6 +80,7 @@ def unregister(place: Deployment, names: Sequence[str]) -> list[str]:
     for key in keys.values():
         if key in known:
             link.unregister(known[key])
+    write_keys(place, {name: key for name, key in read_keys(place).items() if name not in keys})
     return [name for name, key in keys.items() if key in known]
 
 
@@ -157,9 +161,9 @@ class LocalDeployment:
         self._nodes += names
         self._say(f"{len(names)} nodes connected")
 
-    def submit(self, run: Path, resume: bool) -> int:
+    def submit(self, run: Path, resume: bool, back: int | None = None) -> int:
         """Submit the app for a run directory; the number of Flower's run."""
-        command = submission(self.place, run, resume)
+        command = submission(self.place, run, resume, back)
         return started_run(self.supervisor.run("submit", command, START_SECONDS))
 
     def trouble(self) -> list[str]:
@@ -184,9 +188,10 @@ class LocalDeployment:
             time.sleep(POLL)
 
 
-def submission(place: Deployment, run: Path, resume: bool) -> list[str]:
-    """The command that submits the app to the SuperLink."""
+def submission(place: Deployment, run: Path, resume: bool, back: int | None = None) -> list[str]:
+    """The command that submits the app to the SuperLink; `back` is the round that a run goes back to."""
     told = f'run-dir="{run}" config="{place.config}" resume={"true" if resume else "false"}'
+    told += "" if back is None else f" round={back}"
     flwr = str(Path(sys.executable).with_name("flwr"))
     return [flwr, "run", str(place.app), "deployment", "--format", "json", "-c", told]
 

@@ -65,6 +65,11 @@ class RunMetrics:
             for stage in ("plan", "train", "evaluate", "aggregate"):
                 spent.add_metric([*values, stage], last["timings"].get(stage, 0.0))
             yield spent
+            text = "Where the seconds of the last round's hops went, added over all of them."
+            hops = gauge("fedgsp_last_hop_seconds", text, labels=[*labels, "part"])
+            for part in ("training", "transfer", "waiting"):
+                hops.add_metric([*values, part], last["timings"].get(part, 0.0))
+            yield hops
             yield one(gauge, "last_round_begun_timestamp_seconds", "When the last round began.", last["timings"].get("at", 0.0))
         yield one(counter, "hops", "Visits to clients that were answered.", counts["hop"])
         yield one(counter, "rounds_begun", "Attempts at a round, repeated ones included.", counts["round"])

@@ -38,6 +38,7 @@ class Options:
     rounds: int | None = None
     seed: int | None = None
     config: Path | None = None
+    stock_nodes: bool = False
 
     @property
     def untouched(self) -> bool:
@@ -69,6 +70,7 @@ def write_from(options: Options, place: Deployment, node_ports: tuple[int, ...] 
         expected=_expected(data),
         config=text,
         planner=fitted(method, len(names)),
+        stock_nodes=options.stock_nodes,
         node_ports=node_ports,
         **{name: value for name, value in settings.items() if value is not None},  # type: ignore[arg-type]
     )

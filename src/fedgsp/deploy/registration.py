@@ -11,14 +11,16 @@ from flwr.app import RecordDict
 from fedgsp.core.chain import Hop, HopReport
 from fedgsp.data.federated import SPLITS
 from fedgsp.deploy.site_log import SampleFormat, SiteRecord
-from fedgsp.engine.transports.flower.records import Refused, heard, say
+from fedgsp.engine.transports.flower import site_checks
+from fedgsp.engine.transports.flower.records import Refused, say
+from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.transport import CheckedAnswer, OutgoingMessage, Questions
 
 if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.run_spec import RunSpec
 
-LARGEST_NUMBER = 999_999
-MOST_SAMPLES = 10**9
+LONGEST_NAME = 100
+LONGEST_VERSION = 64
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Registration:
 class RegistrationQuery(Questions):
     """The conversation of `query.hello`."""
 
-    def __init__(self, nodes: Sequence[int], run_spec: RunSpec, kind: SampleFormat | None, clients: Mapping[int, int]) -> None:
-        self._nodes, self._run_spec, self._kind, self._clients = nodes, run_spec, kind, clients
+    def __init__(self, nodes: Sequence[int], run_spec: RunSpec, clients: Mapping[int, int], limits: SiteLimits) -> None:
+        self._nodes, self._run_spec, self._clients, self._limits = nodes, run_spec, clients, limits
         self.for_good: set[int] = set()
 
     def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
@@ -44,7 +46,7 @@ class RegistrationQuery(Questions):
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
         """What a site says, believed as far as it makes sense."""
         try:
-            facts = heard(content)
+            facts = site_checks.site_facts(content)
         except Refused as error:
             if error.for_good:
                 self.for_good.add(self._nodes[index])
@@ -52,26 +54,34 @@ class RegistrationQuery(Questions):
         if "refused" in facts:
             if facts.get("for_good") is True:
                 self.for_good.add(self._nodes[index])
-            raise Refused(str(facts["refused"])[:300])
-        return CheckedAnswer(registration_of(facts), HopReport(index, 0, 0, 0, 0, 0, 0, seconds))
+            raise Refused(site_checks.site_sentence(facts["refused"]))
+        return CheckedAnswer(registration_of(facts, self._limits), HopReport(index, 0, 0, 0, 0, 0, 0, seconds))
 
 
-def registration_of(facts: Mapping[str, Any]) -> Registration:
-    """What a site says, refused where it makes no sense."""
-    name, number, counts = facts["name"], facts["number"], facts["counts"]
-    classes, shape = facts["classes"], facts["shape"]
-    sizes = [facts[part] for part in SPLITS]
-    wholes = [*sizes, classes, *shape, *(counts or ()), *(() if number is None else (number,))]
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_SAMPLES for n in wholes):
-        raise Refused("what it says of itself makes no sense")
-    if number is not None and number > LARGEST_NUMBER:
-        raise Refused(f"it asks for the number {number}")
-    if not (isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable()):
-        raise Refused("its name is not one")
-    if counts is not None and len(counts) < classes:
-        raise Refused("its histogram has fewer classes than it says")
-    version, dtype, divisor = str(facts["version"])[:64], str(facts["dtype"])[:16], float(facts["divisor"])
-    train, validation, test = sizes
-    told = None if counts is None else tuple(counts)
-    member = SiteRecord(-1 if number is None else number, name, version, train, validation, test, told)
-    return Registration(member, SampleFormat(classes, tuple(shape), dtype, divisor))
+def registration_of(facts: Mapping[str, Any], limits: SiteLimits = SiteLimits()) -> Registration:  # noqa: B008 - frozen
+    """What a site says of itself.
+
+    Args:
+        facts: The facts of its answer.
+        limits: What the server's settings allow.
+
+    Returns:
+        The same, as it is believed.
+
+    Raises:
+        Refused: It makes no sense, or is beyond the limits.
+    """
+    told = {key: facts.get(key) for key in ("name", "number", "version", "classes", "shape", "dtype", "divisor", "counts")}
+    name = site_checks.text(told["name"], LONGEST_NAME, "its name")
+    number = -1 if told["number"] is None else site_checks.whole(told["number"], limits.sites - 1, "the number it asks for")
+    version = site_checks.text(told["version"], LONGEST_VERSION, "the version of its data")
+    train, validation, test = (
+        site_checks.whole(facts.get(part), limits.samples, f"the number of its {part} samples") for part in SPLITS
+    )
+    classes = site_checks.whole(told["classes"], limits.classes, "the number of its classes")
+    divisor = site_checks.number(told["divisor"], "its divisor")
+    if told["dtype"] not in site_checks.DTYPES or not divisor > 0:
+        raise Refused("refused: its samples are of no type that is known")
+    counts = site_checks.class_counts(told["counts"], classes, train, limits)
+    member = SiteRecord(number, name, version, train, validation, test, counts)
+    return Registration(member, SampleFormat(classes, site_checks.sample_shape(told["shape"]), str(told["dtype"]), divisor))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
@@ -14,8 +17,12 @@ from fedgsp.deploy.site_log import ReplayedAvailability, SiteLog, gathered, outl
 from fedgsp.run import replay as ordinary
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.replay import Recording, Replay
+from fedgsp.run.replay_engine import ReplayEngine
 
 if TYPE_CHECKING:
+    from fedgsp.client.client_state import ClientStore
+    from fedgsp.core.chain import HopReport
+    from fedgsp.engine.base import Engine
     from fedgsp.run.callbacks import Callback
     from fedgsp.run.config import RunConfig
     from fedgsp.run.run import Run
@@ -75,14 +82,32 @@ class SiteRecording(Recording):
 
     def build(self, config: RunConfig, builder: RunBuilder, kernel: str | None) -> tuple[Run, Run]:
         """See `Recording.build`: the run was begun without samples, and is replayed with them."""
+        if config.method.local.privacy is not None:
+            raise InputError("sites drew the noise on their updates from keys of their own, so this run cannot be replayed.")
         assert self.log.samples is not None
-        original = replace(builder, data=outline(self.log.samples, self.log.first.values())).build(config, kernel=kernel)
+        original = replace(builder, data=outline(self.log.samples, self.log.first.values(), self.log.weight_bound)).build(
+            config, kernel=kernel
+        )
         original = replace(original, worker_setup=replace(original.worker_setup, wire=self.log.samples.wire))
         data = gathered(self._all_samples(config, builder), self.log)
         if config.data.validation:
             data = data.with_validation(config.data.validation, config.data.seed)
         setup, available = replace(original.worker_setup, data=data), ReplayedAvailability(self.log, data)
         return with_server_evaluation(replace(original, data=data, worker_setup=setup, availability=available)), original
+
+    def engine(self, run: Run, store: ClientStore | None) -> Engine:
+        """See `Recording.engine`: clients count for what the server believed."""
+        available, setup = run.availability, run.worker_setup
+        assert isinstance(available, ReplayedAvailability)
+        batching, epochs_in = setup.batching(), setup.rule.epochs_in
+        counted = functools.cache(available.counted)
+
+        def believed(round_: int, hop: HopReport) -> HopReport:
+            samples = int(counted(round_)[hop.client])
+            return replace(hop, samples=samples, steps=epochs_in(round_) * int(batching.steps(np.array(samples))))
+
+        metrics = tuple(setup.task.metrics)
+        return ReplayEngine(run.engine(store), self.log, run.data, metrics, believed=believed)
 
     def _all_samples(self, config: RunConfig, builder: RunBuilder) -> FederatedData:
         if builder.data is not None:

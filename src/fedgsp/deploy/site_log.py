@@ -17,9 +17,10 @@ import numpy as np
 from fedgsp.core.errors import InputError
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.tensors import FULL, Wire
-from fedgsp.data.federated import SPLITS, FederatedData, Split
-from fedgsp.data.outline import DataOutline
-from fedgsp.run.participants import Participants, RecordEvent
+from fedgsp.data.federated import SPLITS, FederatedData, Rows, Split
+from fedgsp.data.outline import DataOutline, capped, outlined, recounted
+from fedgsp.engine.transports.flower.update_guard import voted
+from fedgsp.run.participants import Participants, RecordEvent, Work
 from fedgsp.run.recorded_rounds import RecordedRounds
 
 
@@ -58,21 +59,33 @@ class SiteRecord:
         return cls(**{**table, "counts": None if counts is None else tuple(counts)})
 
 
-def outline(samples: SampleFormat, members: Iterable[SiteRecord]) -> DataOutline:
+def announced_sizes(members: Iterable[SiteRecord]) -> dict[str, Rows]:
+    """What members announce, split by split, each at its number; numbers that nobody has are empty."""
+    there = list(members)
+    numbers = np.array([member.number for member in there], dtype=np.int64)
+    found = {}
+    for part in SPLITS:
+        sizes = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+        sizes[numbers] = [getattr(member, part) for member in there]
+        found[part] = sizes
+    return found
+
+
+def counted_sizes(members: Iterable[SiteRecord], bound: float | None) -> dict[str, Rows]:
+    """What members count for, split by split: at most `bound` times the median of what all announce."""
+    return {part: capped(sizes, bound) for part, sizes in announced_sizes(members).items()}
+
+
+def outline(samples: SampleFormat, members: Iterable[SiteRecord], bound: float | None = None) -> DataOutline:
     """The federation of these members, each at its number; numbers that nobody has are empty."""
     by_number = {member.number: member for member in members}
-    count = max(by_number, default=-1) + 1
+    announced, counted = announced_sizes(by_number.values()), counted_sizes(by_number.values(), bound)
+    count, begin = len(announced["train"]), 0
     parts: dict[str, Any] = {}
-    begin = 0
     for part in SPLITS:
-        sizes = [getattr(by_number[k], part) if k in by_number else 0 for k in range(count)]
-        offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
-        parts[part] = Split(np.arange(begin, begin + offsets[-1], dtype=np.int64), offsets)
-        begin += int(offsets[-1])
-    told = np.zeros((count, max(1, samples.classes)), dtype=np.int64)
-    for member in by_number.values():
-        if member.counts is not None:
-            told[member.number, : len(member.counts)] = member.counts
+        parts[part] = outlined(announced[part], counted[part], begin)
+        begin += len(parts[part].rows)
+    told = {number: member.counts for number, member in by_number.items() if member.counts is not None}
     label = np.zeros((), dtype=np.int64 if samples.classes else np.float32)
     return DataOutline(
         features=np.broadcast_to(np.zeros((), dtype=samples.dtype), (max(1, begin), *samples.shape)),
@@ -82,28 +95,40 @@ def outline(samples: SampleFormat, members: Iterable[SiteRecord]) -> DataOutline
     )  # fmt: skip
 
 
-def profiles_of(samples: SampleFormat, members: Iterable[SiteRecord]) -> Profiles:
-    """What a planner may know of the members that can train, in the order of their numbers."""
+def profiles_of(samples: SampleFormat, members: Iterable[SiteRecord], bound: float | None = None) -> Profiles:
+    """What a planner may know of the members that can train, in the order of their numbers.
+
+    Where one counts for less than it announces, its class counts shrink alike.
+    """
     there = sorted((member for member in members if member.train > 0), key=lambda member: member.number)
+    announced = np.array([member.train for member in there], dtype=np.int64)
+    sizes = capped(announced, bound)
     counts = np.zeros((len(there), max(1, samples.classes)), dtype=np.int64)
     for row, member in enumerate(there):
         if member.counts is not None:
-            counts[row, : len(member.counts)] = member.counts
+            own = np.array(member.counts, dtype=np.int64)
+            counts[row, : len(own)] = own if sizes[row] == announced[row] else own * int(sizes[row]) // int(announced[row])
     known = np.array([member.counts is not None for member in there], dtype=bool)
-    numbers, sizes = (np.array([getattr(m, name) for m in there], dtype=np.int64) for name in ("number", "train"))
+    numbers = np.array([member.number for member in there], dtype=np.int64)
     return Profiles(numbers, counts, sizes, None if known.all() else known)
 
 
 @dataclass
 class SiteLog(RecordedRounds):
-    """An event log of a deployment, folded: `known` are all sites ever seen, `here` those that have not left.
+    """An event log of a deployment, folded: `known` are all sites ever seen (`joined`: as they were then), `here` those
+    that have not left.
 
     `members` are the sites that were there in each round. Without a `federation` in it, the run was not a deployment.
+    `weight_bound` is how many times the median a site counts for (0, or None in runs of earlier versions: no limit), `votes`
+    what sites' updates say of how long one may be (`transports/flower/update_guard.py`).
     """
 
     run: str | None = None
     samples: SampleFormat | None = None
+    weight_bound: float | None = None
+    votes: dict[str, dict[int, float]] = field(default_factory=dict)
     first: dict[int, SiteRecord] = field(default_factory=dict)
+    joined: dict[int, SiteRecord] = field(default_factory=dict)
     known: dict[int, SiteRecord] = field(default_factory=dict)
     here: dict[int, SiteRecord] = field(default_factory=dict)
     members: dict[int, dict[int, SiteRecord]] = field(default_factory=dict)
@@ -114,16 +139,26 @@ class SiteLog(RecordedRounds):
         if event["event"] == "federation":
             self.run = event["run"]
             self.samples = SampleFormat(**{**event["about"], "shape": tuple(event["about"]["shape"])})
+            self.weight_bound = event.get("weight_bound")
         elif event["event"] == "sites":
             for table in event["members"]:
                 site = SiteRecord.decode(table)
                 self.known[site.number] = self.here[site.number] = site
+                self.joined.setdefault(site.number, site)
             for number in event["left"]:
                 self.here.pop(number, None)
             if not self.first:
                 self.first = dict(self.here)
         elif event["event"] == "round":
             self.members[event["round"]] = dict(self.here)
+        elif event["event"] == "hop":
+            for what, length in event.get("lengths", {}).items():
+                voted(self.votes, what, event["client"], length, into=self.votes)
+
+    @property
+    def bound(self) -> float | None:
+        """How many times the median a site counted for at most; None: there was no limit."""
+        return self.weight_bound or None
 
     def data_changed_in(self) -> tuple[int, str] | None:
         """The first round in which a site had other data than when it joined, and its name."""
@@ -155,21 +190,33 @@ def gathered(data: FederatedData, log: SiteLog) -> FederatedData:
         raise InputError(f"{data.source or 'the data'} has no client '{unknown}', which was a site of this run.")
     count = max(members, default=-1) + 1
     nothing = np.empty(0, dtype=np.int64)
-    parts: dict[str, Any] = {
-        part: Split.of([getattr(data, part)[place[k]] if k in place else nothing for k in range(count)]) for part in SPLITS
-    }
+
+    def rows(part: str, number: int) -> Rows:
+        if number not in place:
+            return nothing
+        first = log.joined[number]  # a site whose sizes are noised uses no more samples than it announces
+        most = first.train + first.validation if part == "train" else getattr(first, part)
+        own: Rows = getattr(data, part)[place[number]]
+        return own[:most]
+
+    parts: dict[str, Any] = {part: Split.of([rows(part, k) for k in range(count)]) for part in SPLITS}
     return replace(data, clients=tuple(members[k].name if k in members else "" for k in range(count)), **parts)
 
 
 def participants_of(
-    samples: SampleFormat, members: Mapping[int, SiteRecord], attempt: int, data: FederatedData | None = None
+    samples: SampleFormat, members: Mapping[int, SiteRecord], attempt: int, bound: float | None,
+    data: FederatedData | None = None,
 ) -> Participants:  # fmt: skip
     """A round's participants; `data` are their samples, or without it the outline of the federation."""
     there = sorted(members)
-    seen = outline(samples, members.values()) if data is None else data
+    if data is None:
+        seen: FederatedData = outline(samples, members.values(), bound)
+    else:
+        counted = counted_sizes(members.values(), bound)
+        seen = recounted(data, {part: np.pad(sizes, (0, len(data) - len(sizes))) for part, sizes in counted.items()})
     numbers = np.array(there, dtype=np.int64)
     facts = {"present": len(there)}
-    return Participants(profiles_of(samples, members.values()), seen, seen, numbers, numbers[:0], attempt, facts)
+    return Participants(profiles_of(samples, members.values(), bound), seen, seen, numbers, numbers[:0], attempt, facts)
 
 
 @dataclass(frozen=True)
@@ -183,8 +230,13 @@ class ReplayedAvailability:
     def participants(self, round_: int, event: RecordEvent) -> Participants:
         """See `Availability.participants`."""
         assert self.log.samples is not None
-        return participants_of(self.log.samples, self.log.members[round_], self.log.of(round_).attempt, self.data)
+        log = self.log
+        return participants_of(self.log.samples, log.members[round_], log.of(round_).attempt, log.bound, self.data)
 
-    def enough(self, round_: int, trained: int, planned: int, event: RecordEvent) -> bool:
+    def counted(self, round_: int) -> Rows:
+        """(K,) the training samples that each site counted for in a round."""
+        return counted_sizes(self.log.members[round_].values(), self.log.bound)["train"]
+
+    def enough(self, round_: int, trained: Work, planned: Work, event: RecordEvent) -> bool:
         """See `Availability.enough`: it was."""
         return True

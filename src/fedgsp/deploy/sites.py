@@ -7,24 +7,27 @@ plan is made, so that a replay plans the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flwr.serverapp import Grid
 
 from fedgsp.core.errors import Paused, RunFailed
-from fedgsp.deploy.registration import LARGEST_NUMBER, Registration, RegistrationQuery
+from fedgsp.deploy.registration import Registration, RegistrationQuery
 from fedgsp.deploy.site_log import SampleFormat, SiteLog, SiteRecord, changes, outline, participants_of
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.site_messages import SiteAddress
-from fedgsp.engine.transports.flower.transport import Clock, FlowerTransport, ask, unreachable
+from fedgsp.engine.transports.flower.transport import FlowerTransport, ask, unreachable
 
 if TYPE_CHECKING:
     from fedgsp.data.outline import DataOutline
     from fedgsp.deploy.settings import DeploySettings
     from fedgsp.engine.messages import HopSkipped
     from fedgsp.engine.transports.flower.run_spec import RunSpec
-    from fedgsp.run.participants import Participants, RecordEvent
+    from fedgsp.run.participants import Participants, RecordEvent, Work
 
 
 @dataclass
@@ -42,6 +45,10 @@ class SiteRegistry:
 
     def __post_init__(self) -> None:
         self.samples: SampleFormat | None = self.log.samples
+        if self.samples is not None:
+            self.run_spec = replace(self.run_spec, classes=self.samples.classes, shape=self.samples.shape)
+        self._new: dict[int, Registration] = {}  # those who came before it was settled what samples are like
+        self._reasons: dict[str, str] = {}  # why somebody was not let in, until it is in the event log
         self._numbers = {member.name: number for number, member in self.log.known.items()}
         self._nodes: dict[int, int] = {}
         self._logged = dict(self.log.here)
@@ -59,8 +66,14 @@ class SiteRegistry:
         """The federation without its samples, as it is now."""
         if self._outline is None:
             assert self.samples is not None
-            self._outline = outline(self.samples, self.here.values())
+            self._outline = outline(self.samples, self.here.values(), self.bound)
         return self._outline
+
+    @property
+    def bound(self) -> float | None:
+        """How many times the median a site counts for at most: as the run was begun."""
+        begun = self.log.samples is not None
+        return self.log.bound if begun else self.settings.counts_at_most
 
     def station(self, client: int) -> SiteAddress | None:
         """Where a client is to be found."""
@@ -85,10 +98,9 @@ class SiteRegistry:
                 return self.data
             if self.clock.now() >= until:
                 away = "".join(f" A site was turned away: {cause}." for cause in list(self.turned_away.values())[:3])
-                raise RunFailed(
-                    f"{len(self.here)} of the {self.settings.sites} sites came within {self.settings.wait_seconds:g} s, so the "
-                    f"run was not begun.{away}"
-                )
+                came, wanted = len(self.here) or len(self._new), self.settings.sites
+                within = f"within {self.settings.wait_seconds:g} s"
+                raise RunFailed(f"{came} of the {wanted} sites came {within}, so the run was not begun.{away}")
             self.clock.sleep(max(1.0, self.clock.poll))
 
     def participants(self, round_: int, event: RecordEvent) -> Participants:
@@ -102,18 +114,27 @@ class SiteRegistry:
             self._wait_for_quorum(f"no site is there for round {round_}", 1, event)
         self.record(event)
         assert self.samples is not None
-        return participants_of(self.samples, self.here, self._attempt)
+        return participants_of(self.samples, self.here, self._attempt, self.bound)
 
-    def enough(self, round_: int, trained: int, planned: int, event: RecordEvent) -> bool:
-        """Whether the quorum was reached; if not time and again, wait for sites to come back."""
-        if trained > 0 and trained >= self.settings.quorum * planned:
+    def enough(self, round_: int, trained: Work, planned: Work, event: RecordEvent) -> bool:
+        """Whether the quorum was reached, of samples that count or of sites; if not time and again, wait for sites.
+
+        Of sites, since a few that count for much, and do not answer, must not stop all others.
+        """
+        quorum = self.settings.quorum
+        if trained.samples > 0 and (
+            trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2)
+        ):
             self._attempt, self._waited, self._pauses = 1, 0.0, 0
             return True
-        facts = {"round": round_, "attempt": self._attempt, "trained": trained, "planned": planned}
+        facts = {"round": round_, "attempt": self._attempt, "trained": trained.samples, "planned": planned.samples}
         event("below_quorum", **facts)
         if self._attempt % (self.settings.repeats + 1) == 0:
-            cause = f"only {trained} of {planned} planned samples were trained in round {round_}, {self._attempt} times"
-            self._wait_for_quorum(cause, planned, event)
+            cause = (
+                f"only {trained.samples} of {planned.samples} planned samples were trained in round {round_}, "
+                f"{self._attempt} times"
+            )
+            self._wait_for_quorum(cause, planned.samples, event)
         self._attempt += 1
         return False
 
@@ -121,8 +142,11 @@ class SiteRegistry:
         """Put what changed into the event log."""
         assert self.samples is not None
         if self.log.samples is None:
-            event("federation", run=self.log.run, about=asdict(self.samples))
-            self.log.samples = self.samples
+            event("federation", run=self.log.run, about=asdict(self.samples), weight_bound=self.settings.weight_bound)
+            self.log.samples, self.log.weight_bound = self.samples, self.settings.weight_bound
+        for name, cause in self._reasons.items():
+            event("turned_away", name=name, cause=cause)
+        self._reasons.clear()
         facts = changes(self._logged, self.here)
         if facts is not None:
             event("sites", **facts)
@@ -144,7 +168,7 @@ class SiteRegistry:
             self._waited, seconds = self._waited + seconds, max(1.0, self.clock.poll)
             self._look(refresh=refresh)
             refresh = False
-            there = sum(member.train for member in self.here.values())
+            there = int(self.data.train.counted.sum()) if self.here else 0
             if there > 0 and there >= settings.quorum * planned:
                 return
         raise Paused(
@@ -170,9 +194,10 @@ class SiteRegistry:
         ask = [
             node
             for node in sorted(nodes - self.turned_away.keys())
-            if refresh or node not in known or clients.get(node) in self._stale
+            if refresh or (node not in known and node not in self._new) or clients.get(node) in self._stale
         ]
         self._stale.clear()
+        self._new = {node: said for node, said in self._new.items() if node in nodes}
         if ask:
             self._ask(ask)
 
@@ -184,10 +209,11 @@ class SiteRegistry:
     def _ask(self, nodes: Sequence[int]) -> None:
         """Ask nodes who they are; those that do not answer are not there."""
         clients = {node: client for client, node in self._nodes.items()}
-        conversation = RegistrationQuery(nodes, self.run_spec, self.samples, clients)
+        conversation = RegistrationQuery(nodes, self.run_spec, clients, self.settings.limits)
 
         def skipped(event: HopSkipped) -> None:
             node = nodes[event.chain]
+            self._reasons[f"node {node}"] = event.cause
             if node in conversation.for_good:
                 self.turned_away[node] = event.cause
             if node in clients:
@@ -198,32 +224,54 @@ class SiteRegistry:
         )
         found = ask(transport, range(len(nodes)), skipped)
         answers: dict[int, Registration] = {nodes[index]: transport.answers[index] for index in found}
-        if self.samples is None and answers:
-            self._settle_samples(answers)
+        if self.samples is None:
+            self._new.update(answers)
+            if len(self._new) < self.settings.sites:
+                return
+            answers, self._new = self._new, {}
+            self._settle_samples(list(answers.values()))
         for node, said in sorted(answers.items(), key=lambda item: (item[1].member.number < 0, item[1].member.name)):
-            cause = self._fits(said) or self._admit(node, said.member)
+            cause = self._misfit(said) or self._admit(node, said.member)
             if cause is not None:
-                self.turned_away[node] = cause
+                self._reasons[said.member.name] = self.turned_away[node] = cause
                 if node in clients:
                     self._drop(clients[node])
 
-    def _settle_samples(self, answers: Mapping[int, Registration]) -> None:
-        """What the federation's samples are like: as the first sites have them, with the most classes that any has."""
-        first = min(answers.values(), key=lambda said: (said.member.number < 0, said.member.number, said.member.name)).samples
-        alike = [said.samples.classes for said in answers.values() if said.samples.shape == first.shape]
-        classes = max(alike) if first.classes else 0
-        self.samples = replace(first, classes=classes, wire=self.settings.wire)
+    def _settle_samples(self, answers: Sequence[Registration]) -> None:
+        """What the federation's samples are like: as the settings say, and for the rest as most sites have them."""
+        told = self.settings
+
+        def fits(one: SampleFormat) -> bool:
+            return (
+                (told.shape is None or one.shape == told.shape)
+                and (told.dtype is None or _floats(one.dtype) == _floats(told.dtype))
+                and (told.classes is None or (bool(one.classes) == bool(told.classes) and one.classes <= told.classes))
+            )
+
+        ordered = sorted(answers, key=lambda said: (said.member.number < 0, said.member.number, said.member.name))
+        alike = [said.samples for said in ordered if fits(said.samples)]
+        if not alike:
+            return
+        (kind, _), *_ = Counter(map(_kind, alike)).most_common(1)  # of equals the first
+        chosen = [one for one in alike if _kind(one) == kind]
+        classes = max(one.classes for one in chosen) if told.classes is None else told.classes
+        dtype = told.dtype or chosen[0].dtype
+        self.samples = replace(chosen[0], classes=classes, dtype=dtype, wire=told.wire)
         self.run_spec = replace(self.run_spec, classes=classes, shape=self.samples.shape)
 
-    def _fits(self, said: Registration) -> str | None:
-        assert self.samples is not None
+    def _misfit(self, said: Registration) -> str | None:
+        """Why a site cannot take part, if so."""
         ours, theirs, name = self.samples, said.samples, said.member.name
+        if ours is None:
+            return f"the site '{name}' has samples of shape {theirs.shape} ({theirs.dtype}) in {theirs.classes} classes"
         if theirs.shape != ours.shape or theirs.divisor != ours.divisor or _floats(theirs.dtype) != _floats(ours.dtype):
             return (
                 f"the site '{name}' has samples of shape {theirs.shape} ({theirs.dtype}), the run {ours.shape} ({ours.dtype})"
             )
         if bool(theirs.classes) != bool(ours.classes) or theirs.classes > ours.classes:
             return f"the site '{name}' has {theirs.classes} classes, the run has {ours.classes}"
+        if len(said.member.counts or ()) > max(1, ours.classes):
+            return f"the site '{name}' tells counts of {len(said.member.counts or ())} classes, the run has {ours.classes}"
         return None
 
     def _admit(self, node: int, member: SiteRecord) -> str | None:
@@ -234,7 +282,7 @@ class SiteRegistry:
             return f"a site called '{name}' is there already"
         if number is None:
             taken = {other: called for called, other in self._numbers.items()}
-            number = wanted if wanted >= 0 else next(k for k in range(LARGEST_NUMBER) if k not in taken)
+            number = wanted if wanted >= 0 else next(k for k in itertools.count() if k not in taken)
             if number in taken:
                 return f"the site '{name}' asks for the number {number}, which is that of '{taken[number]}'"
         elif 0 <= wanted != number:
@@ -246,6 +294,11 @@ class SiteRegistry:
             self.here[number] = admitted
             self._outline = None
         return None
+
+
+def _kind(samples: SampleFormat) -> tuple[tuple[int, ...], float, bool, bool]:
+    """What must be the same at all sites."""
+    return samples.shape, samples.divisor, _floats(samples.dtype), bool(samples.classes)
 
 
 def _floats(dtype: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import FedgspError
 from fedgsp.deploy.local import Presence, control, presence
 from fedgsp.deploy.supervise import recorded
+from fedgsp.engine.transports.flower.board import read_board
 from fedgsp.run.metrics import score_words
 from fedgsp.run.reader import RunReader
 
@@ -34,6 +35,10 @@ class RunStatus:
     """For each client, by name, how often and why it was left out."""
     cause: str | None = None
     """Why it stands so: what a failed run died of, what of a damaged one cannot be read."""
+    timings: dict[str, float] = field(default_factory=dict)
+    """Where the seconds of the last finished round went, as its journal line has them."""
+    managers: tuple[int, list[dict[str, Any]]] | None = None
+    """While it runs: the round under way, and what the manager of each of its groups does."""
 
     @property
     def resumable(self) -> bool:
@@ -64,7 +69,8 @@ class Status:
             else {
                 "directory": str(run.path), "method": run.method, "status": run.status, "round": run.round,
                 "rounds": run.rounds, "score": run.score, "value": run.value, "told": run.told, "cause": run.cause,
-                "faults": {name: dict(causes) for name, causes in run.faults.items()},
+                "faults": {name: dict(causes) for name, causes in run.faults.items()}, "timings": run.timings,
+                "managers": None if run.managers is None else {"round": run.managers[0], "groups": run.managers[1]},
             },
         }  # fmt: skip
 
@@ -100,5 +106,6 @@ def status_from(run: RunReader) -> RunStatus:
         faults.setdefault(name, Counter())[f"{kind}: {cause}"] += count
     return RunStatus(
         run.path, run.method, run.status, run.round, run.rounds_planned, metric if value is not None else None, value,
-        score_words(run.history, metric), faults, run.cause,
+        score_words(run.history, metric), faults, run.cause, dict(run.history[-1]["timings"]) if run.history else {},
+        read_board(run.path) if run.status == "running" else None,
     )  # fmt: skip

@@ -26,21 +26,23 @@ from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
+from fedgsp.data.outline import capped
 from fedgsp.deploy.settings import DeploySettings, why_not
 from fedgsp.engine.messages import ChainOutput, EngineEvent, HopDone, HopSkipped
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.site_checks import check_untrained
 from fedgsp.engine.transports.flower.transport import (
     CheckedAnswer,
-    Clock,
     Conversation,
     FlowerTransport,
     OutgoingMessage,
     Questions,
     ask,
 )
-from fedgsp.engine.transports.flower.update_guard import UpdateGuard, check_counters, check_size, moved
+from fedgsp.engine.transports.flower.update_guard import UPDATE, UpdateGuard, check_size, moved
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.run.part_checks import begun, finished
@@ -153,7 +155,7 @@ class _Run:
         raise RunFailed(f"too few clients trained in round {round_}, {self._settings.repeats + 1} times.")
 
     def _trained(self, plan: Plan, state: ServerState) -> tuple[ServerState, MetricRecord] | None:
-        self._guard.next_round()
+        self._guard.next_round(plan)
         most = [sum(self.examples(k) or MOST_EXAMPLES for k in chain.clients) for chain in plan.chains]
         update, reports = self._method.server.start(state, plan, most), list[HopReport]()
 
@@ -182,6 +184,12 @@ class _Run:
     def examples(self, client: int) -> int:
         """How many a client said it has; 0 for one that does not tell."""
         return sum(self._counts.get(client) or ())
+
+    def weighed(self, report: HopReport) -> HopReport:
+        """A report that counts for no more than the bound times the median of what clients told that tell anything."""
+        told = np.array([self.examples(k) for k in range(len(self.nodes))], dtype=np.int64)
+        most = capped(told, self._settings.counts_at_most).max(initial=0)
+        return replace(report, samples=min(report.samples, int(most))) if most else report
 
     def _transport(self, conversation: Conversation, group: str = "") -> FlowerTransport:
         def limit(hop: Hop) -> float:
@@ -229,14 +237,14 @@ class _Training:
         if {n: (t.shape, t.dtype) for n, t in after.items()} != {n: (t.shape, t.dtype) for n, t in handed.items()}:
             raise Refused("refused: its arrays have other names, shapes or types than those it was handed")
         check_size(after, self._begin(index), "its model's")
-        check_counters(after, "its model's")
         report = _report(hop, content, seconds, self.run.examples(hop.client) or MOST_EXAMPLES)
+        check_untrained(after, handed, None, MOST_EXAMPLES, "its model's")
         distance = moved(handed, after)
         self.guard.check_alone(distance, handed)
-        return CheckedAnswer(after, report, distance / math.sqrt(max(1, report.samples)))
+        return CheckedAnswer(after, self.run.weighed(report), {UPDATE: distance})
 
     def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
-        return self.guard.verdicts([answer.moved or 0.0 for answer in waiting], more)
+        return self.guard.verdicts([(answer.report.client, answer.lengths) for answer in waiting], more)
 
     def output(self, token: Any) -> ChainOutput:
         return ChainOutput(token, {}, {})

@@ -147,6 +147,11 @@ class SuperLink:
             return False
         return True
 
+    def deactivate(self, node: int, key: ec.EllipticCurvePrivateKey | None) -> None:
+        """Say that a node is gone, with its own key; what it was asked for last is known to fail at once."""
+        request = _proto("fleet_pb2").DeactivateNodeRequest(node_id=node)
+        self._call("fleet/deactivate-node", request, None if key is None else _signed(key))
+
     def _call(self, path: str, request: Any, headers: dict[str, str] | None = None) -> bytes:
         """The body of the answer to a message."""
         content = request.SerializeToString(deterministic=True)

@@ -22,6 +22,7 @@ from fedgsp.engine.messages import Listener, NotEvaluated
 from fedgsp.evaluate.forward import SampleScores
 from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
+from fedgsp.models.state import frozen_names
 from fedgsp.models.task import Task
 
 if TYPE_CHECKING:
@@ -50,8 +51,16 @@ class WorkerSetup:
     wire: Wire = FULL
 
     def fresh_model(self) -> nn.Module:
-        """A model with what the rule adds to it, on the CPU, its weights still to be loaded."""
-        return self.wrap_model(self.model.build())
+        """A model with what the rule adds to it, on the CPU, its weights still to be loaded.
+
+        What is frozen is never loaded, so it is drawn as the initial weights are: the same everywhere.
+        """
+        model = self.wrap_model(self.model.build())
+        if not frozen_names(model):
+            return model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seeds.init())
+            return self.wrap_model(self.model.build())
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
         """What the rule adds to a model for this data."""
@@ -188,7 +197,7 @@ class Engine(Protocol):
 
 def planned_samples(plan: Plan, data: FederatedData) -> list[int]:
     """Training samples each chain is planned to see (each client once)."""
-    sizes = data.train.sizes
+    sizes = data.train.counted
     return [int(sizes[list(set(chain.clients))].sum()) for chain in plan.chains]
 
 

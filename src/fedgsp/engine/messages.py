@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,12 +95,18 @@ Task = TrainTask | EvaluateTask | SumTask
 
 @dataclass(frozen=True)
 class HopDone:
-    """A client of chain `chain` has trained; `waited` is how long it took from asking it to its answer, where that is known."""
+    """A client of chain `chain` has trained; `waited` is how long it took from asking it to its answer, where that is known.
+
+    `moving` is how long of it the server itself was pushing and pulling bytes.
+    `lengths` says how far it moved what it was handed, where somebody measured it.
+    """
 
     round: int
     chain: int
     report: HopReport
     waited: float | None = None
+    moving: float | None = None
+    lengths: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -57,16 +57,23 @@ class Summary:
 
 
 def per_client(
-    scores: SampleScores, clients: NDArray[np.int64], sizes: NDArray[np.int64], weights: NDArray[np.int64]
+    scores: SampleScores,
+    clients: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    counted: NDArray[np.int64] | None = None,
 ) -> ClientScores:
-    """Mean loss and metrics per client: `sizes` are the consecutive runs of samples, one for each of `clients`."""
+    """Mean loss and metrics per client: `sizes` are the consecutive runs of scores, one for each of `clients`.
+
+    `counted` are the samples that each client counts for, where that is another number.
+    """
     present = sizes > 0
     owner = np.repeat(np.arange(len(sizes)), sizes)
     values = {
         name: np.bincount(owner, weights=column, minlength=len(sizes))[present] / sizes[present]
         for name, column in {"loss": scores.loss, **scores.metrics}.items()
     }
-    return ClientScores(clients[present], sizes[present], weights[present], values)
+    return ClientScores(clients[present], (sizes if counted is None else counted)[present], weights[present], values)
 
 
 def summarise(scores: ClientScores) -> Summary | None:

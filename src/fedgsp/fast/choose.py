@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fedgsp.core.machine import memory_bytes
-from fedgsp.core.native import Library
+from fedgsp.core.native import INSTALL_ONE, NO_COMPILER, Library
 from fedgsp.fast.build import library
 from fedgsp.fast.compiled import buffer_bytes
 from fedgsp.fast.fused import FusedHalves, FusedNet
@@ -44,9 +44,10 @@ class Kernel:
         """What is said of it in a run's first line."""
         if self.compiled:
             return "compiled steps"
+        advice = f"; {INSTALL_ONE}" if NO_COMPILER in self.why else ""
         if self.layers:
-            return "steps of large layers put off"
-        return "plain PyTorch steps" + (f" (no fast path: {self.why})" if self.why else "")
+            return "steps of large layers put off" + (f" ({NO_COMPILER}{advice})" if advice else "")
+        return "plain PyTorch steps" + (f" (no fast path: {self.why}{advice})" if self.why else "")
 
     @property
     def compiled(self) -> bool:

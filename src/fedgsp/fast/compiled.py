@@ -72,7 +72,7 @@ class CompiledLayers:
         numbers = _numbers(program)
         self._net = self._code.fedgsp_new(numbers.ctypes.data, len(program.layers), batch_size, int(deep))
         if not self._net:
-            raise MemoryError("there is not enough memory for the fast path's buffers; --fast off does without")
+            raise MemoryError("there is not enough memory for the fast path's buffers; `fast='off'` does without")
         weakref.finalize(self, self._code.fedgsp_free, self._net)
         self._outputs = math.prod(program.shape)
         self._in_use: list[Any] = []  # what the kernels point at between `begin` and `end`

@@ -68,7 +68,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, pending: _Pending) -> torch.Tensor:
         if pending.waiting:
-            raise RuntimeError("a layer is used twice in one step; train with --fast off")
+            raise RuntimeError("a layer is used twice in one step; train with `fast='off'`")
         pending.waiting = True
         ctx.pending = pending
         ctx.save_for_backward(x)

@@ -6,15 +6,17 @@ dropout, a hook's arithmetic or a clamp show in it whatever the numbers are, and
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedgsp.core.randomness import own_randomness
+
+__all__ = ["ARRANGES", "READS_A_VALUE", "Recorded", "hooks_of", "in_mode", "own_randomness", "same_bits"]
 
 READS_A_VALUE = ("aten._local_scalar_dense.default", "aten.is_nonzero.default", "aten.item.default", "aten.nonzero.default")
 """Operations by which Python code decides something by the numbers it sees: then another batch may go another way."""
@@ -94,18 +96,3 @@ def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
     finally:
         for module, mode in before.items():
             module.training = mode
-
-
-@contextmanager
-def own_randomness(seed: int = 0) -> Iterator[None]:
-    """Torch, NumPy and Python draw from `seed` inside, and go on outside as if nothing had been drawn."""
-    of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002 - a user's model may draw from it
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(of_numpy)  # noqa: NPY002
-            random.setstate(of_python)

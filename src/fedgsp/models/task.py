@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn import functional
 
+from fedgsp.core.profiles import IGNORED
+
 PerSample = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(outputs (b, ...), targets (b, ...)) -> (b,) values."""
 
@@ -20,7 +22,7 @@ class Task:
         name: What it is called.
         loss: (outputs (b, ...), targets (b, ...)) -> (b,) losses to be minimised.
         metrics: Named functions of the same kind, to be reported.
-        score: The metric that targets such as `--target-accuracy` refer to.
+        score: The metric that targets such as `target_accuracy` refer to.
 
     Raises:
         ValueError: If `score` is not one of the metrics.
@@ -64,6 +66,64 @@ def classification() -> Task:
         The task.
     """
     return Task("classification", _cross_entropy, {"accuracy": _correct}, score="accuracy")
+
+
+def _real(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(which positions (b, T) count, how many a sample (b,), at least 1)."""
+    real = targets != IGNORED
+    return real, real.sum(dim=1).clamp(min=1)
+
+
+def _position_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    losses = functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none", ignore_index=IGNORED)
+    return losses.sum(dim=1) / _real(outputs, targets)[1]
+
+
+def _position_correct(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    real, count = _real(outputs, targets)
+    return ((outputs.argmax(dim=2) == targets) & real).sum(dim=1) / count
+
+
+def sequence_labelling() -> Task:
+    """Cross-entropy and accuracy at every position of a sequence: the default where each has a label.
+
+    Outputs are (b, positions, classes), targets (b, positions); a target of -100 (padding) counts for nothing. A sample's
+    value is the mean over its positions, so a long sample counts as much as a short one.
+
+    Returns:
+        The task.
+    """
+    return Task("sequence labelling", _position_loss, {"accuracy": _position_correct}, score="accuracy")
+
+
+def _label_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(dim=1)
+
+
+def _labels_right(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return ((outputs > 0) == (targets > 0.5)).float().mean(dim=1)
+
+
+def _all_right(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return ((outputs > 0) == (targets > 0.5)).all(dim=1).float()
+
+
+def multilabel() -> Task:
+    """Any number of labels a sample: targets (b, labels) of 0.0 and 1.0, an output for each, binary cross-entropy.
+
+    "accuracy" is the share of labels that are right, "exact" whether all of a sample's are.
+
+    Returns:
+        The task.
+    """
+    return Task("multilabel", _label_loss, {"accuracy": _labels_right, "exact": _all_right}, score="accuracy")
+
+
+def usual_task(classes: int, targets: tuple[int, ...]) -> Task:
+    """What data are trained for unless a task is given: by their classes, and the shape of one sample's label."""
+    if not classes:
+        return regression()
+    return sequence_labelling() if targets else classification()
 
 
 def regression() -> Task:

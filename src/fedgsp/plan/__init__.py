@@ -18,7 +18,7 @@ from fedgsp.plan.divergence import (
     summarise_pairs,
 )
 from fedgsp.plan.greedy_kl import GreedyKL
-from fedgsp.plan.groupers import NOBODY, Fitted, Fixed, Grouper, GroupShape, Random
+from fedgsp.plan.groupers import NOBODY, Fixed, Grouper, GroupShape, Random
 from fedgsp.plan.growth import MOST_GROUPS, Constant, Exp, Growth, Linear, Log, Singletons
 from fedgsp.plan.growth_by_size import OfLength, Proportional
 from fedgsp.plan.icg import ICG, Clustering, ClusterShape, deal, equal_size_clusters
@@ -40,7 +40,6 @@ __all__ = [
     "Clustering",
     "Constant",
     "Exp",
-    "Fitted",
     "Fixed",
     "GreedyKL",
     "GroupShape",

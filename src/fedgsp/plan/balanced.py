@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,9 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.params import GIVEN_BY_RUN, require_real
 from fedgsp.plan.cells import LARGEST_CELL, balance_vectors, deal_cells_anew, deal_farthest_first
 from fedgsp.plan.divergence import group_sums
+from fedgsp.plan.estimator import as_table, generator_of
 from fedgsp.plan.exchange import Limits, balance, checked_limits, thresholds
-from fedgsp.plan.groupers import Counts, EvenGroups, Fitted, checked_counts, require_enough_clients
+from fedgsp.plan.groupers import Counts, EvenGroups, checked_counts, require_enough_clients
 
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -98,16 +99,17 @@ class Balanced(EvenGroups):
         labels[places] = np.arange(n_groups)[:, None]
         return labels[:clients]
 
-    def fit(self, counts: ArrayLike, *, sites: ArrayLike | None = None, seconds: ArrayLike | None = None) -> Fitted:
+    def fit(self, X: ArrayLike, y: object = None, *, sites: ArrayLike | None = None, seconds: ArrayLike | None = None) -> Self:
         """Group clients outside a run, within constraints if there are any.
 
         Args:
-            counts: (K, F) one non-negative vector per client, usually class counts.
+            X: (K, F) one non-negative vector per client, usually class counts.
+            y: Ignored; scikit-learn's tools pass it.
             sites: (K,) where each client is: no group gets two clients of a site.
             seconds: (K,) what each client takes in a chain: no group's sum exceeds `longest_chain`.
 
         Returns:
-            The groups: `labels_` (K,).
+            Itself, with the groups in `labels_` (K,).
 
         Raises:
             InputError: If the counts cannot be used, or the constraints cannot be kept.
@@ -115,17 +117,17 @@ class Balanced(EvenGroups):
         if self.longest_chain is not None and seconds is None:
             raise InputError("Balanced: longest_chain needs to know how long clients take: fit(counts, seconds=...).")
         if sites is None and seconds is None:
-            return super().fit(counts)
-        vectors = checked_counts("Balanced", counts)
+            return super().fit(X)
+        vectors = checked_counts("Balanced", as_table("Balanced", X))
         n_groups = self.groups_for(len(vectors))
         if len(vectors) > MOST_EXCHANGED:
             raise InputError(
                 f"Balanced: constraints are for at most {MOST_EXCHANGED} clients, not {len(vectors)}; group them in parts."
             )
-        rng = np.random.default_rng(self.random_state)
+        rng = generator_of(self.random_state)
         limits = checked_limits(len(vectors), n_groups, sites, seconds, self.longest_chain)
         grid = balance_vectors(vectors, -(-len(vectors) // n_groups), self.size_weight)
-        return Fitted(self._exchanged(grid, n_groups, rng, lambda: limits.start(rng), limits), n_groups)
+        return self.found(self._exchanged(grid, n_groups, rng, lambda: limits.start(rng), limits), X)
 
     def _exchanged(
         self, vectors: Reals, n_groups: int, rng: np.random.Generator, start: Callable[[], Wholes], limits: Limits | None

@@ -138,7 +138,7 @@ def _simplex(values: ArrayLike) -> Reals:
 
 
 def emd(p: ArrayLike, q: ArrayLike) -> Reals:
-    """Zhao et al.'s "earth mover's distance" sum_i |p_i - q_i|, without a ground distance.
+    """Zhao et al.'s "earth mover's distance" `sum_i |p_i - q_i|`, without a ground distance.
 
     Args:
         p: (.., F) class distributions.

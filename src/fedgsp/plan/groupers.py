@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.params import GIVEN_BY_RUN, require_whole
 from fedgsp.core.part import Part
 from fedgsp.plan.checks import checked_labels
+from fedgsp.plan.estimator import BadCounts, Estimator, as_table, generator_of
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
 """(K, F): one non-negative vector per client, usually class counts."""
@@ -42,29 +43,26 @@ class GroupShape:
     about: bool = False
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """Groups that were formed: `labels_` (K,), with -1 for clients in no group."""
-
-    labels_: NDArray[np.int64]
-    n_groups: int
-
-
 @dataclass(frozen=True, kw_only=True)
-class Grouper(Part):
+class Grouper(Part, Estimator):
     """The base of all groupers: who is in which group; with `fit` for use outside a run.
 
     Args:
         n_groups: How many groups `fit` forms; in a run the growth function decides.
-        random_state: The seed of `fit`; in a run the run's seeds decide.
+        random_state: The seed of `fit`, or a RandomState or Generator; in a run the run's seeds decide.
+
+    Attributes:
+        labels_: (K,) after `fit`: each client's group, -1 for clients in no group.
+        n_features_in_: After `fit`: how long a client's vector is.
+        feature_names_in_: After `fit` on a data frame: the names of its columns.
     """
 
     n_groups: int | None = field(default=None, metadata=GIVEN_BY_RUN)
-    random_state: int | None = field(default=None, metadata=GIVEN_BY_RUN)
+    random_state: int | np.random.RandomState | np.random.Generator | None = field(default=None, metadata=GIVEN_BY_RUN)
 
     def __post_init__(self) -> None:
         for name, value, least in (("n_groups", self.n_groups, 1), ("random_state", self.random_state, 0)):
-            if value is not None:
+            if value is not None and not isinstance(value, np.random.RandomState | np.random.Generator):
                 require_whole(type(self).__name__, name, value, at_least=least)
 
     @abstractmethod
@@ -89,14 +87,15 @@ class Grouper(Part):
         groups."""
         return round_
 
-    def fit(self, counts: ArrayLike) -> Fitted:
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Group clients outside a run, as scikit-learn's estimators do.
 
         Args:
-            counts: (K, F) one non-negative vector per client, usually class counts.
+            X: (K, F) one non-negative vector per client, usually class counts: an array, a sparse matrix or a data frame.
+            y: Ignored; scikit-learn's tools pass it.
 
         Returns:
-            The groups: `labels_` (K,), with -1 for clients in no group.
+            Itself, with the groups in `labels_` (K,), -1 for clients in no group.
 
         Raises:
             InputError: If the counts cannot be used, or `n_groups` is not given or too large.
@@ -105,10 +104,11 @@ class Grouper(Part):
             >>> Random(n_groups=2, random_state=0).fit([[5, 0], [0, 5], [3, 3], [1, 4]]).labels_.tolist()
             [0, 0, 1, 1]
         """
-        vectors = checked_counts(type(self).__name__, counts)
+        name = type(self).__name__
+        vectors = checked_counts(name, as_table(name, X))
         n_groups = self.groups_for(len(vectors))
-        labels = self.assign(vectors, n_groups, np.random.default_rng(self.random_state))
-        return Fitted(checked_labels(self, labels, len(vectors), n_groups), n_groups)
+        labels = self.assign(vectors, n_groups, generator_of(self.random_state))
+        return self.found(checked_labels(self, labels, len(vectors), n_groups), X)
 
     def groups_for(self, clients: int) -> int:
         """`n_groups` if that many clients can form them, else an InputError."""
@@ -116,7 +116,8 @@ class Grouper(Part):
         if self.n_groups is None:
             raise InputError(f"{name}: say how many groups to form, as in {name}(n_groups=10).")
         if self.n_groups > clients:
-            raise InputError(f"{name}: n_groups is {self.n_groups}, but there are only {clients} clients to group.")
+            few = f"only {clients} clients" if clients != 1 else "only 1 client (n_samples=1)"
+            raise BadCounts(f"{name}: n_groups is {self.n_groups}, but there are {few} to group.")
         return int(self.n_groups)
 
 

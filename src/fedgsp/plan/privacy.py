@@ -64,6 +64,26 @@ def private_counts(
     return np.asarray(np.maximum(noised, 0)).reshape(values.shape)
 
 
+def private_vector(values: NDArray[np.int64], epsilon: float, delta: float, *, l1: float, l2: float) -> Wholes:
+    """Whole numbers with OpenDP's noise, as they come: some may be negative.
+
+    Args:
+        values: (n,) whole numbers.
+        epsilon: As in `private_counts`.
+        delta: As in `private_counts`; 0: discrete Laplace noise, which `l1` counts for, else Gaussian, which `l2` counts for.
+        l1: By how much all values together can change at most for what is protected.
+        l2: The same as a Euclidean distance.
+
+    Returns:
+        (n,) whole numbers.
+
+    Raises:
+        InputError: If the parameters cannot be used, or OpenDP is not installed.
+    """
+    _checked(epsilon, delta)
+    return np.asarray(_vetted(epsilon, delta, l1, l2)(values.tolist()), dtype=np.int64)
+
+
 def noise(size: int, epsilon: float, delta: float, rng: np.random.Generator) -> Wholes:
     """(size,) simulated whole numbers: discrete Laplace (delta = 0) or a rounded Gaussian."""
     _checked(epsilon, delta)
@@ -85,7 +105,7 @@ def _checked(epsilon: float, delta: float) -> None:
         raise InputError(f"private counts: delta must be 0, or at least 1e-15 and below 1, not {delta!r}.")
 
 
-def _vetted(epsilon: float, delta: float) -> Callable[[list[int]], Any]:
+def _vetted(epsilon: float, delta: float, l1: float = 1.0, l2: float = 1.0) -> Callable[[list[int]], Any]:
     try:
         import opendp.prelude as dp
     except ImportError:
@@ -96,7 +116,7 @@ def _vetted(epsilon: float, delta: float) -> Callable[[list[int]], Any]:
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     if delta == 0:
-        measured: Any = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=1 / epsilon)
+        measured: Any = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=l1 / epsilon)
     else:
-        measured = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=sqrt(gaussian_variance(epsilon, delta)))
+        measured = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=l2 * sqrt(gaussian_variance(epsilon, delta)))
     return lambda values: measured(values)

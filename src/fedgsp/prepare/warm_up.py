@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from fedgsp.client.rules import SGD
+from fedgsp.client.stepping import Stepping
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Hop
 from fedgsp.core.machine import one_math_thread
@@ -27,12 +28,13 @@ def warmed_up(
     warm_up: WarmUp, initial: Tensors, fresh_model: Callable[[], nn.Module], local: SGD, task: Task, data: FederatedData,
     seeds: Seeds, device: str,
 ) -> Tensors:  # fmt: skip
-    """The initial weights after plain SGD with the clients' learning rate and batch size, with one math thread."""
+    """The initial weights after the clients' own steps, learning rate and batch size, with one math thread."""
     if not warm_up.epochs or not len(warm_up.rows):
         return initial
     rule = SGD(
         lr=local.lr, batch_size=local.batch_size, epochs=warm_up.epochs, momentum=local.momentum,
         weight_decay=local.weight_decay, drop_last=local.drop_last, merge_last=local.merge_last,
+        **{one.name: getattr(local, one.name) for one in fields(Stepping)},
     )  # fmt: skip
     servers = replace(
         data, clients=("the server's samples",), train=Split.of([warm_up.rows]), test=Split.empty(1), validation=Split.empty(1)

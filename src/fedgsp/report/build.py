@@ -13,6 +13,7 @@ from fedgsp.report.payload import payload
 from fedgsp.report.runview import RunView
 from fedgsp.run.discover import need_runs
 from fedgsp.run.files import CannotWrite, write_whole
+from fedgsp.run.result import RunResult
 
 
 def read_runs(places: Sequence[Path]) -> list[RunView]:
@@ -31,17 +32,21 @@ def write_report(runs: Sequence[RunView], out: Path, title: str | None = None) -
         out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, page.encode())
     except (OSError, CannotWrite) as error:
-        raise InputError(f"the report {out} cannot be written; choose another place with --out.") from error
+        raise InputError(f"the report {out} cannot be written; choose another place with `out=`.") from error
     return out
 
 
-def make_report(*places: str | Path, out: str | Path | None = None, title: str | None = None) -> Path:
+def make_report(
+    *places: str | Path | RunResult, out: str | Path | None = None, title: str | None = None, figures: str | Path | None = None
+) -> Path:
     """Write the report of runs: one HTML page that needs nothing else.
 
     Args:
-        places: Run directories, or folders with runs inside. A damaged run is shown as damaged.
+        places: Run directories, folders with runs inside, or results of runs that have a directory. A damaged run is shown as
+            damaged.
         out: Where to write the page. None: `report.html` in the one directory given, or in the current one.
         title: The page's title.
+        figures: Also the figures as PNG and SVG, into this folder; needs matplotlib.
 
     Returns:
         The page's path.
@@ -49,8 +54,23 @@ def make_report(*places: str | Path, out: str | Path | None = None, title: str |
     Raises:
         InputError: There is no run in these places, or the page cannot be written.
     """
-    folders = [Path(place) for place in places]
-    return write_report(read_runs(folders), Path(out) if out else default_place(folders), title)
+    folders = [_folder(place) for place in places]
+    runs = read_runs(folders)
+    if figures is not None:
+        from fedgsp.report.figures import draw_figures
+        from fedgsp.report.plotting import require_plotting
+
+        require_plotting()
+        draw_figures(runs, Path(figures))
+    return write_report(runs, Path(out) if out else default_place(folders), title)
+
+
+def _folder(place: str | Path | RunResult) -> Path:
+    if not isinstance(place, RunResult):
+        return Path(place)
+    if place.directory is None:
+        raise InputError("this run wrote nothing down, so there is nothing to report; train it with `out=...`.")
+    return place.directory
 
 
 def default_place(places: Sequence[Path]) -> Path:

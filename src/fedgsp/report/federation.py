@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedgsp.data.federated import REGRESSION_BINS
 from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
 from fedgsp.report.client_clusters import kinds_of
 from fedgsp.report.encode import packed
@@ -59,12 +60,14 @@ def federation(facts: ClientFacts, names: Sequence[str]) -> dict[str, Any]:
 
 
 def class_names(facts: ClientFacts, count: int) -> list[str]:
-    """The letters of handwriting where it is that, numbers otherwise; tenths of the targets for regression."""
+    """Their names, or the letters of handwriting where it is that, else numbers; quantiles of the targets for regression."""
+    if len(facts.class_names) == count:
+        return list(facts.class_names)
     source = (facts.source or "").lower()
     if count == len(FEMNIST_NAMES) and (source.startswith("glyphs") or "femnist" in source):
         return list(FEMNIST_NAMES)
     if not facts.classes:
-        return [f"tenth {k + 1}" for k in range(count)]
+        return [f"tenth {k + 1}" if count == REGRESSION_BINS else f"part {k + 1} of {count}" for k in range(count)]
     return [str(k) for k in range(count)]
 
 

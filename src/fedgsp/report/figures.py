@@ -67,7 +67,7 @@ def _saved(figure: Any, stem: Path) -> list[Path]:
         try:
             write_whole(path, content.getvalue())
         except CannotWrite as error:
-            raise InputError(f"the figure {path} cannot be written; choose another folder with --figures.") from error
+            raise InputError(f"the figure {path} cannot be written; choose another folder with `figures=`.") from error
         made.append(path)
     return made
 

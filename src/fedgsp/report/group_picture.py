@@ -26,7 +26,15 @@ MOST_FOR_ICG = 20_000
 
 
 def draw_groups(path: Path, counts: Counts, grouping: Grouping, seed: int) -> None:
-    """Draw into a file (.png, .svg, .pdf): each group a line of its class distribution, and box plots of CPD over pairs."""
+    """Draw into a file (.png, .svg, .pdf)."""
+    try:
+        groups_figure(counts, grouping, seed).savefig(path, dpi=90)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot draw {path}: {error}.") from error
+
+
+def groups_figure(counts: Counts, grouping: Grouping, seed: int) -> Any:
+    """Each group a line of its class distribution, and box plots of CPD over pairs."""
     require_plotting()
     from matplotlib.figure import Figure
 
@@ -50,10 +58,7 @@ def draw_groups(path: Path, counts: Counts, grouping: Grouping, seed: int) -> No
         right.set_yscale("log")
     right.set(ylabel="CPD over pairs", title="class probability distance (log scale)")
     right.grid(axis="y", alpha=0.3)
-    try:
-        figure.savefig(path, dpi=90)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot draw {path}: {error}.") from error
+    return figure
 
 
 def _band(axes: Any, rows: NDArray[np.float64], name: str, colour: str) -> None:

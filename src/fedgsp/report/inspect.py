@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.tables import html_table
 from fedgsp.data import FederatedData, load
 from fedgsp.data.cache import Progress, silent
 from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
@@ -23,7 +24,7 @@ MOST_PAIRED = 4000
 """CPD is taken over all pairs of clients; of more clients than this, over those of an even sample."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """What `fedgsp data inspect` shows. Quantiles are at 0, 10, 50, 90 and 100 % of the clients (CPD: of their pairs).
 
@@ -50,6 +51,27 @@ class Inspection:
     skew: Scale
     duplicates: Duplicates
     suggestions: tuple[str, ...]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        sizes, skew = self.sizes, self.skew
+        return [
+            ("clients", f"{self.clients:,}"),
+            ("samples", ", ".join(f"{count:,} {name}" for name, count in self.parts.items() if count)),
+            ("of a client", f"{sizes['0']:.0f} to {sizes['1']:.0f}, median {sizes['0.5']:.0f}"),
+            ("classes", f"{self.classes}, of a client {self.classes_held['0.5']:.0f} (median)" if self.classes else "none"),
+            ("label skew", f"{100 * skew.place:.0f} of 100 (0: i.i.d., 100: one class a client)"),
+        ]
+
+    def __repr__(self) -> str:
+        rows = [f"  {name}: {told}" for name, told in self._rows()]
+        return "\n".join(
+            [f"Inspection of {self.source or 'data in memory'}", *rows, *(f"  ! {s}" for s in self.suggestions[:3])]
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            f"Inspection of {self.source or 'data in memory'}", ("", ""), [*self._rows(), *(("!", s) for s in self.suggestions)]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -109,12 +131,8 @@ def class_counts(data: FederatedData) -> NDArray[np.int64]:
     """(K, F) samples of each class in all parts of each client; for regression those of quantile bins of the training part."""
     if not data.classes:
         return np.asarray(data.profiles().counts, dtype=np.int64)
-    total = np.zeros(len(data) * data.classes, dtype=np.int64)
-    for part in (data.train, data.validation, data.test):
-        owner = np.repeat(np.arange(len(data)), part.sizes)
-        codes = np.asarray(data.labels[part.rows]).astype(np.int64)
-        total += np.bincount(owner * data.classes + codes, minlength=len(total))
-    return total.reshape(len(data), data.classes)
+    parts = [data.count_classes(part) for part in (data.train, data.validation, data.test)]
+    return np.asarray(parts[0] + parts[1] + parts[2])
 
 
 def effective(shares: NDArray[np.float64]) -> NDArray[np.float64]:

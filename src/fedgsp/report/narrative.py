@@ -198,6 +198,18 @@ def _cautions(runs: Sequence[RunView], groups: Sequence[RunGroup]) -> list[str]:
     told += [
         f"{run.path.name} is damaged, and only what could be read of it is shown: {run.damage[0]}" for run in runs if run.damage
     ]
+    told += [f"{run.path.name}: {text}" for run in runs for text in _privacy(run)]
     if any(run.facts is None for run in runs):
         told.append("Some runs were recorded without their clients' class counts, so their groups have no colours.")
     return told
+
+
+def _privacy(run: RunView) -> list[str]:
+    """What the privacy of a run's clients has cost so far."""
+    last = run.history[-1] if run.history else {}
+    told = {"epsilon": "its models show", "epsilon_local": "what a client handed on shows"}
+    return [
+        f"{what} one client's samples by at most epsilon {last[name]:g} after {run.round} rounds (docs/privacy.md)."
+        for name, what in told.items()
+        if name in last
+    ]

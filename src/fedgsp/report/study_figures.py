@@ -184,10 +184,9 @@ class Picture:
         return hashlib.sha256(json.dumps([self.name, panels], default=float).encode()).hexdigest()[:16]
 
 
-def draw_picture(picture: Picture, folder: Path) -> list[Path]:
-    """Draw into folder/NAME.png and folder/NAME.svg, the same bytes each time."""
+def figure_of(picture: Picture) -> Any:
+    """The picture as a figure of matplotlib."""
     require_plotting()
-    import matplotlib
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in picture.rows)
@@ -205,6 +204,14 @@ def draw_picture(picture: Picture, folder: Path) -> list[Path]:
             unused.axis("off")
     if handles:
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(5, len(handles)))
+    return figure
+
+
+def draw_picture(picture: Picture, folder: Path) -> list[Path]:
+    """Draw into folder/NAME.png and folder/NAME.svg, the same bytes each time."""
+    figure = figure_of(picture)
+    import matplotlib
+
     paths = [folder / f"{picture.name}.{suffix}" for suffix in ("png", "svg")]
     try:
         with matplotlib.rc_context({"svg.hashsalt": "fedgsp", "svg.fonttype": "none"}):

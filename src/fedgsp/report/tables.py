@@ -6,13 +6,16 @@ import csv
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.plan.groupers import Counts, checked_counts
+
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
 
 NAMES, SITES, SECONDS = ("client", "clients", "id"), ("site", "sites"), ("seconds",)
 
@@ -43,6 +46,17 @@ def read_clients(source: str) -> ClientTable:
 
     data = load(source)
     return ClientTable(list(data.clients), data.profiles().counts)
+
+
+def clients_of(data: str | FederatedData | ArrayLike) -> ClientTable:
+    """Clients to be grouped: of a federation, a source text, a file of counts, or counts themselves."""
+    from fedgsp.data import FederatedData
+
+    if isinstance(data, FederatedData):
+        return ClientTable(list(data.clients), data.profiles().counts)
+    if isinstance(data, (str, Path)):
+        return read_clients(str(data))
+    return _table("group", np.asarray(checked_counts("group", data)), None, None, None)
 
 
 def _read_csv(path: Path) -> ClientTable:

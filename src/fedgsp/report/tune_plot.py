@@ -10,7 +10,12 @@ from fedgsp.report.plotting import require_plotting
 
 
 def plot_tuning(path: Path, score: str, rows: Sequence[tuple[Mapping[str, Any], float | None, float]]) -> None:
-    """Draw (values, score, spread) of every grid point over the first axis; points that diverged are left out."""
+    """Draw (values, score, spread) of every grid point into a file."""
+    tuning_figure(score, rows).savefig(path, dpi=150)
+
+
+def tuning_figure(score: str, rows: Sequence[tuple[Mapping[str, Any], float | None, float]]) -> Any:
+    """(values, score, spread) of every grid point over the first axis; points that diverged are left out."""
     require_plotting()
     from matplotlib.figure import Figure
 
@@ -39,4 +44,4 @@ def plot_tuning(path: Path, score: str, rows: Sequence[tuple[Mapping[str, Any], 
     axes.grid(alpha=0.3)
     if any(lines):
         axes.legend()
-    figure.savefig(path, dpi=150)
+    return figure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,16 +19,19 @@ from fedgsp.core.errors import InputError, blamed, where_defined
 from fedgsp.core.machine import cores
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
+from fedgsp.core.tensors import clone
 from fedgsp.data import FederatedData, load
 from fedgsp.data.batches import gather
 from fedgsp.data.cache import Progress, silent
 from fedgsp.data.outline import DataOutline, stand_in
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.transports.ray.settings import parse_resources
-from fedgsp.models import Task, classification, initial_tensors, regression, resolve
+from fedgsp.models import ModelSpec, Task, initial_tensors, resolve, usual_task
 from fedgsp.models.catalog import load_initial
+from fedgsp.models.state import model_tensors
 from fedgsp.prepare import Once, Prepared
 from fedgsp.prepare.warm_up import warmed_up
+from fedgsp.run.accounting import check_private, privacy_notes
 from fedgsp.run.checks import (
     batch_notes,
     check_addends,
@@ -37,15 +41,16 @@ from fedgsp.run.checks import (
     checked_device,
     live_model_bytes,
 )
+from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.first_batch import check_model, check_task, try_local
 from fedgsp.run.part_checks import begun, try_planner
 from fedgsp.run.plan_notes import plan_notes
 from fedgsp.run.run import Run
+from fedgsp.run.trust import Trust
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
     from fedgsp.method import Method
-    from fedgsp.run.config import RunConfig
     from fedgsp.server import Bench
 
 IN_MEMORY = "memory"
@@ -64,6 +69,7 @@ class RunBuilder:
         task: The loss and the metrics.
         method: The method.
         once: Preparations that were made already, for many runs on the same data.
+        trust: Whether code that a file names may run.
     """
 
     data: FederatedData | None = None
@@ -71,6 +77,12 @@ class RunBuilder:
     task: Task | None = None
     method: Method | None = None
     once: Once | None = None
+    trust: Trust = False
+
+    def read(self, path: Path) -> RunConfig:
+        """The configuration in a file; code that it names must be trusted, but where an object takes its place."""
+        given = frozenset(name for name in ("data", "model", "method") if getattr(self, name) is not None)
+        return read_config(path, self.method, trust=self.trust, unread=given)
 
     @blamed("setting the run up", InputError)
     def build(self, config: RunConfig, *, progress: Progress = silent, kernel: str | None = None) -> Run:
@@ -93,7 +105,7 @@ class RunBuilder:
         evaluated, held_out = _split(config, data)
         participants = _with_training_samples(data, evaluated)
         task, device = self._checked_task(config.method, data), _device(config)
-        spec = resolve(config.model.name if self.model is None else self.model, data.sample_shape, data.classes)
+        spec = _resolved(config.model.name if self.model is None else self.model, data)
         prepared = self._prepared(config, data, participants)
         evaluated = np.setdiff1d(evaluated, prepared.set_aside)
         at_server = np.asarray(prepared.at_server, dtype=np.int64)
@@ -119,9 +131,10 @@ class RunBuilder:
         check_memory(live_model_bytes(config, initial, len(participants)))
         bench = _bench(setup, prepared) if len(prepared.server_rows) else None
         check_bench(config.method, bench)
+        check_private(config.method, lambda: bool(setup.beside_model()[1]))
         notes = (
             *prepared.notes, *_notes(config, data, participants, evaluated), *batch_notes(setup, scratch),
-            *_held_out_notes(config.method, held_out),
+            *_held_out_notes(config.method, held_out), *privacy_notes(config, len(participants)),
         )  # fmt: skip
         return Run(
             config, data, participants, evaluated, held_out, setup, initial, state, notes, prepared.bytes, bench
@@ -136,7 +149,7 @@ class RunBuilder:
 
     def _checked_task(self, method: Method, data: FederatedData) -> Task:
         """The task, which must have what the method's clients report."""
-        task = (classification() if data.classes else regression()) if self.task is None else self.task
+        task = usual_task(data.classes, data.target_shape) if self.task is None else self.task
         check_task(task)
         method.check()
         if "accuracy" in method.local.reports() and "accuracy" not in task.metrics:
@@ -151,6 +164,10 @@ class RunBuilder:
         if not isinstance(prepared, Prepared):
             raise InputError(f"the preparation {where_defined(preparation)} gave {type(prepared).__name__}, not a Prepared.")
         return prepared
+
+
+def _resolved(model: str | Callable[..., nn.Module] | nn.Module, data: FederatedData) -> ModelSpec:
+    return resolve(model, data.sample_shape, data.classes, data.target_shape, data.count_tokens, data.padding)
 
 
 def _loaded(config: RunConfig, progress: Progress) -> FederatedData:
@@ -195,8 +212,8 @@ def _initial_state(
 ) -> ServerState:  # fmt: skip
     """The server rule's state before round 1."""
     trained, clients = frozenset(trained_in(scratch)), len(participants)
-    samples = int(setup.data.train.sizes[participants].sum())
-    setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples)
+    samples = int(setup.data.train.counted[participants].sum())
+    setting = Setting(clients, setup.data.classes, trained, *_how_clients_train(config, clients), samples, config.run.seed)
     return replace(begun(config.method.server, initial, setting), trained=trained)
 
 
@@ -214,7 +231,7 @@ def _with_kernel(
     """The worker setup with how its steps are made: decided here once, for all processes."""
     start = next(iter(state.models.values()), None)
     if start is None:
-        start = {name: tensor.clone() for name, tensor in scratch.state_dict().items()}
+        start = clone(model_tensors(scratch))
     samples = stand_in(setup.data) if isinstance(setup.data, DataOutline) else setup.data
     check = KernelCheck.of(scratch, setup.rule, setup.task, samples, setup.seeds, start, state.shared)
     workers = config.run.workers if isinstance(config.run.workers, int) else cores()
@@ -227,7 +244,11 @@ def _with_kernel(
 
 
 def _notes(config: RunConfig, data: FederatedData, participants: Clients, evaluated: Clients) -> tuple[str, ...]:
-    notes = []
+    notes = list(data.notes)
+    if config.engine.name == "ray" and data.augmentation is not None and data.augmentation.needs_rows:
+        raise InputError(
+            "a torch data set that is read anew must be where clients train: use workers of this machine, not Ray."
+        )
     idle = int((data.train.sizes[evaluated] == 0).sum())
     if idle:
         notes.append(f"{idle} client(s) have no training samples: they never train, and are only evaluated.")

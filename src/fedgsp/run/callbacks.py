@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 Failure = HopSkipped | WorkerLost | WorkerSlow
 
 
+def in_words(event: Failure) -> str:
+    """A line about a client that was skipped, a chain that begins anew, or a worker that may hang."""
+    if isinstance(event, WorkerSlow):
+        return f"round {event.round}: {event} (`hop_seconds=` replaces workers that do)"
+    if isinstance(event, HopSkipped):
+        return f"round {event.round}: client {event.client} is skipped in chain {event.chain}: {event.cause}"
+    return f"round {event.round}: chain {event.chain} is run again: {event.cause}"
+
+
 class Callback:
     """The base of all callbacks: override the methods you need.
 

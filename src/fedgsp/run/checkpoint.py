@@ -1,7 +1,7 @@
 """A checkpoint is `ServerState` on disk: one safetensors file whose name carries its own checksum.
 
-Written, synced and renamed in one piece after every round; the one before it is kept. Its metadata says which run it belongs to
-and how long the journal and the plans were, so that resuming cuts them back to exactly that moment.
+Written, synced and renamed in one piece after every round; the one before it is kept, and some earlier ones (`keeps`). Its
+metadata says which run it belongs to and how long the logs were, so that resuming cuts them back to exactly that moment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from fedgsp.core.errors import InputError
-from fedgsp.core.files import explained, sync_folder, write_whole
+from fedgsp.core.files import explained, read_regular, sync_folder, write_whole
 from fedgsp.core.state import ServerState
 from fedgsp.run.record_checks import is_count
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 KEPT = 2
+VERSION = re.compile(r"\d{6,}-[0-9a-f]{32}", re.ASCII)
+"""Of a client's state (`fedgsp.client.client_state`), which is part of a file's name."""
+PLAIN = re.compile(r"\w[\w.+ -]{0,99}", re.ASCII)
 NAME = re.compile(r"round-(\d{6,})-([0-9a-f]{32})\.safetensors")
 
 
@@ -39,14 +42,44 @@ class Bookmark:
     journal_bytes: int
     plans_bytes: int
     scores_bytes: int = 0
+    events_bytes: int | None = None
 
 
 class DamagedCheckpoint(InputError):
     """A checkpoint whose content does not match its checksum."""
 
 
-def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
-    """Write the state atomically, then drop all but the newest `KEPT` checkpoints."""
+def is_plain(name: object) -> bool:
+    """Whether a model's name can be part of a file's name without leading elsewhere."""
+    return isinstance(name, str) and PLAIN.fullmatch(name) is not None
+
+
+def keeps(round_: int, newest: int, every: int | None = None) -> bool:
+    """Whether the checkpoint of a round is kept when another is the newest; one that is dropped is never wanted again.
+
+    Without `every` there is one in each span of rounds back: 1, 2 to 3, 4 to 7, 8 to 15 and so on, and that of round 0. A run
+    of R rounds keeps about log2(R) + 2 of them.
+
+    Args:
+        round_: The checkpoint's.
+        newest: The round of the newest one.
+        every: Keep those of every so many rounds, beside the newest two; 0: only these. None: as above.
+    """
+    back = newest - round_
+    if back < KEPT:
+        return True
+    if every is not None:
+        return every > 0 and round_ % every == 0
+    return round_ % 2 ** (back.bit_length() - 1) == 0
+
+
+def most_kept(rounds: int, every: int | None = None) -> int:
+    """How many checkpoints a run of so many rounds keeps at most."""
+    return KEPT + (rounds.bit_length() if every is None else rounds // every + 1 if every else 0)
+
+
+def save(folder: Path, state: ServerState, bookmark: Bookmark, every: int | None = None) -> Path:
+    """Write the state atomically, then drop the checkpoints that are not kept (`keeps`)."""
     tensors: Tensors = {}
     for kind, group in (("models", state.models), ("slots", state.slots), ("shared", {"": state.shared})):
         for name, members in group.items():
@@ -63,6 +96,7 @@ def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
         "journal_bytes": bookmark.journal_bytes,
         "plans_bytes": bookmark.plans_bytes,
         "scores_bytes": bookmark.scores_bytes,
+        "events_bytes": bookmark.events_bytes,
     }
     content = save_safetensors(tensors, metadata={"fedgsp": json.dumps(facts)})
     checksum = hashlib.sha256(content).hexdigest()[:32]
@@ -71,13 +105,14 @@ def save(folder: Path, state: ServerState, bookmark: Bookmark) -> Path:
     path = folder / f"round-{state.round:06d}-{checksum}.safetensors"
     write_whole(path, content)
     for old in candidates(folder)[KEPT:]:
-        old.unlink(missing_ok=True)
+        if not keeps(round_of(old), state.round, every):
+            old.unlink(missing_ok=True)
     return path
 
 
 def drop_after(folder: Path, round_: int) -> None:
     """Drop the checkpoints of later rounds: a run that goes on from this one cuts its logs back to it, so they are void."""
-    later = [path for path in candidates(folder) if _round_of(path) > round_]
+    later = [path for path in candidates(folder) if round_of(path) > round_]
     for path in later:
         path.unlink(missing_ok=True)
     if later:
@@ -89,14 +124,14 @@ def candidates(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (-_round_of(path), path.name))
+    return sorted(found, key=lambda path: (-round_of(path), path.name))
 
 
 def load(path: Path) -> tuple[ServerState, Bookmark]:
     """Read a checkpoint; one that is damaged or of a newer format is refused."""
     match = NAME.fullmatch(path.name)
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise DamagedCheckpoint(f"the checkpoint {path} cannot be read: {error.strerror}.") from error
     if match is None or hashlib.sha256(content).hexdigest()[:32] != match[2]:
@@ -118,7 +153,10 @@ def load(path: Path) -> tuple[ServerState, Bookmark]:
 
 def _decoded(facts: dict[str, Any], tensors: Tensors) -> tuple[ServerState, Bookmark]:
     lengths = (facts["journal_bytes"], facts["plans_bytes"], facts.get("scores_bytes", 0))
-    if not all(map(is_count, (facts["round"], *lengths))) or not isinstance(facts["numerics"], dict):
+    events = facts.get("events_bytes")
+    if not all(map(is_count, (facts["round"], *lengths, events or 0))) or not isinstance(facts["numerics"], dict):
+        raise ValueError
+    if not (isinstance(facts["identity"], str) and isinstance(facts["extra"], dict) and all(map(is_plain, facts["models"]))):
         raise ValueError
     groups: dict[str, dict[str, Tensors]] = {
         "models": {name: {} for name in facts["models"]},
@@ -129,11 +167,14 @@ def _decoded(facts: dict[str, Any], tensors: Tensors) -> tuple[ServerState, Book
         kind, name, member = key.split("|", 2)
         groups[kind][name][member] = tensor
     kept = {int(client): mark for client, mark in facts.get("kept", {}).items()}
+    if not all(client >= 0 and VERSION.fullmatch(mark) for client, mark in kept.items()):
+        raise ValueError
     state = ServerState(facts["round"], groups["models"], groups["slots"], groups["shared"][""], facts["extra"], kept)
-    return state, Bookmark(facts["identity"], facts["numerics"], *lengths)
+    return state, Bookmark(facts["identity"], facts["numerics"], *lengths, events)
 
 
-def _round_of(path: Path) -> int:
+def round_of(path: Path) -> int:
+    """The round in a checkpoint's name."""
     match = NAME.fullmatch(path.name)
     assert match is not None
     return int(match[1])

@@ -17,6 +17,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.files import read_regular
 from fedgsp.run.record_checks import is_count, is_number
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ClientFacts:
 
     `score` names the metric that clients are judged by (higher is better), None where it is the loss. `classes` is 0 for
     regression, whose counts are those of quantile bins. `flops_per_sample` is None where it could not be counted.
+    `class_names` are what classes are called, if they have names.
     """
 
     counts: NDArray[Any]
@@ -49,6 +51,7 @@ class ClientFacts:
     flops_per_sample: float | None
     fingerprint: str
     source: str | None
+    class_names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, run: Run) -> ClientFacts:
@@ -74,6 +77,7 @@ class ClientFacts:
             flops_per_sample=_flops(run),
             fingerprint=data.fingerprint,
             source=data.source,
+            class_names=data.class_names,
         )
 
     def is_sound(self) -> bool:
@@ -84,6 +88,7 @@ class ClientFacts:
         rows = self.counts.ndim == 2 and len(self.counts) == clients and self.counts.dtype.kind in "iu"
         positive = all(int(array.min(initial=0)) >= 0 for array in (*each, self.counts))
         texts = isinstance(self.fingerprint, str) and all(x is None or isinstance(x, str) for x in (self.score, self.source))
+        texts = texts and all(isinstance(name, str) for name in self.class_names)
         counts = is_count(self.classes) and is_count(self.parameters) and all(map(is_count, self.shape))
         flops = self.flops_per_sample is None or (is_number(self.flops_per_sample) and self.flops_per_sample > 0)
         return arrays and rows and positive and texts and counts and flops
@@ -96,6 +101,8 @@ class ClientFacts:
             "schema": SCHEMA, "classes": self.classes, "score": self.score, "shape": list(self.shape), "source": self.source,
             "parameters": self.parameters, "flops_per_sample": self.flops_per_sample, "fingerprint": self.fingerprint,
         }  # fmt: skip
+        if self.class_names:
+            facts["class_names"] = list(self.class_names)
         return save_safetensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"fedgsp": json.dumps(facts)})
 
 
@@ -105,13 +112,14 @@ def read_client_facts(run: Path) -> ClientFacts | None:
     if not path.exists():
         return None
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         length = int.from_bytes(content[:8], "little")
         facts = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["fedgsp"])
         arrays = load_safetensors(content)
         if facts.pop("schema") != SCHEMA:
             raise InputError(f"{path} is of another version of fedgsp; this one reads schema {SCHEMA}.")
-        fields: dict[str, Any] = {**arrays, **facts, "shape": tuple(facts["shape"])}
+        known = tuple(facts.pop("class_names", ()))
+        fields: dict[str, Any] = {**arrays, **facts, "shape": tuple(facts["shape"]), "class_names": known}
         fields.update({name: arrays[name].astype(np.bool_) for name in ("trains", "held_out")})
         found = ClientFacts(**fields)
         if not found.is_sound():

@@ -14,6 +14,7 @@ from fedgsp.run.metrics import reaches
 if TYPE_CHECKING:
     from fedgsp.engine.base import Engine, PendingEvaluation
     from fedgsp.evaluate import ClientScores
+    from fedgsp.run.accounting import Ledgers
     from fedgsp.run.directory import Recorder
     from fedgsp.run.round import PlannedRound, TrainedRound
     from fedgsp.run.run import Run
@@ -38,7 +39,9 @@ class Commits:
         history: list[dict[str, Any]],
         recorder: Recorder,
         callbacks: Sequence[Callback],
+        ledgers: Ledgers,
     ) -> None:
+        self._ledgers = ledgers
         self._run, self._engine, self._history = run, engine, history
         self._recorder, self._callbacks = recorder, callbacks
         self._pending: TrainedRound | None = None
@@ -93,6 +96,7 @@ class Commits:
         plan, options, score = trained.planned.plan, self._run.config.run, self._run.worker_setup.task.score
         before = self._history[-1] if self._history else {"bytes_total": self._run.prepared_bytes, "serial_steps_total": 0}
         entry, scores = journal_entry(trained, before)
+        entry.update(self._ledgers.entries(plan, trained.planned.participants.attempt))
         if trained.evaluation is not None:
             for one in trained.evaluation.asked.missing:
                 self._recorder.event("not_judged", round=one.round, client=one.client, cause=one.cause)
@@ -121,6 +125,7 @@ def journal_entry(trained: TrainedRound, before: dict[str, Any]) -> tuple[dict[s
     if totals.skipped:
         figures["skipped"] = totals.skipped_clients(participants.data.clients)
         stopwatch.laps["skipped"] = round(sum(one.seconds for one in totals.skipped), 3)
+    stopwatch.laps |= {name: round(seconds, 3) for name, seconds in totals.hop_seconds.items()}
     if participants.attempt > 1:
         figures["attempts"] = participants.attempt
     if missing:

@@ -15,10 +15,12 @@ from typing import Any, Literal
 import tomli_w
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.files import read_regular
 from fedgsp.core.seeds import LARGEST_SEED
 from fedgsp.method import Method
 from fedgsp.methods import decode_method, named
 from fedgsp.parts import checked
+from fedgsp.run.trust import Trust, check_trusted
 
 SCHEMA = 1
 
@@ -38,6 +40,8 @@ class RunSection:
         holdout_clients: Number of clients that never train and are only evaluated.
         evaluate_on: The samples that the figures are about; on "validation" test samples are not looked at, for tuning.
         fast: Compiled training steps: where possible ("auto"), or an error without ("on"), or never ("off").
+        checkpoint_every: Keep the checkpoint of every so many rounds, beside the last two; 0: only these. None: enough to go
+            back 1, 2, 4, 8, ... rounds.
     """
 
     rounds: int = 60
@@ -50,6 +54,7 @@ class RunSection:
     holdout_clients: int = 0
     evaluate_on: Literal["test", "validation"] = "test"
     fast: Literal["auto", "on", "off"] = "auto"
+    checkpoint_every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -140,12 +145,13 @@ class RunConfig:
         if limit is not None and not (math.isfinite(limit) and limit > 0):
             raise InputError(f"hop_seconds must be a number of seconds above 0, not {limit}.")
         if self.engine.name == "local" and replace(self.engine, hop_seconds=None) != EngineSection():
-            raise InputError("an address, resources and placed data are for a cluster: say --engine ray too.")
+            raise InputError("an address, resources and placed data are for a cluster: say `engine='ray'` too.")
         if self.engine.name == "ray" and run.workers == 0:
-            raise InputError("--engine ray needs workers: a number, or auto for as many as the cluster has room for.")
+            raise InputError("`engine='ray'` needs workers: a number, or auto for as many as the cluster has room for.")
         _at_least("rounds", run.rounds, 1)
         _at_least("eval_every", run.eval_every, 1)
         _at_least("holdout_clients", run.holdout_clients, 0)
+        _at_least("checkpoint_every", run.checkpoint_every or 0, 0)
         for name, seed in (("seed", run.seed), ("data seed", data.seed)):
             if not 0 <= seed <= LARGEST_SEED:
                 raise InputError(f"the {name} must be a whole number from 0 to {LARGEST_SEED}, not {seed}.")
@@ -192,24 +198,41 @@ class RunConfig:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def parse_toml(text: str, where: str, method: Method | None = None) -> RunConfig:
-    """A configuration from TOML text, refused with a sentence where it makes no sense; `method` takes the place of its own."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where} is not valid TOML: {error}.") from error
-    return from_dict(table, where, method)
+def parse_toml(text: str, where: str) -> RunConfig:
+    """A configuration from TOML text, refused with a sentence where it makes no sense."""
+    return from_dict(_tables(text, where), where)
 
 
-def read_config(path: Path, method: Method | None = None) -> RunConfig:
-    """A configuration from a file; `method`, given in Python, takes the place of what the file says, which may not be found."""
+def read_config(
+    path: Path, method: Method | None = None, *, trust: Trust = False, unread: frozenset[str] = frozenset()
+) -> RunConfig:
+    """A configuration from a file.
+
+    Args:
+        path: The file.
+        method: Given in Python, takes the place of what the file says, which may not be found.
+        trust: Whether code that the file names may run (`fedgsp.run.trust`).
+        unread: Sections in whose place something was given in Python: code that they name does not run.
+
+    Raises:
+        InputError: It cannot be read, makes no sense, or names code that nobody trusts.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file in UTF-8.") from error
-    return parse_toml(text, str(path), method)
+    table = _tables(text, str(path))
+    check_trusted(path, {name: value for name, value in table.items() if name not in unread}, trust)
+    return from_dict(table, str(path), method)
+
+
+def _tables(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{where} is not valid TOML: {error}.") from error
 
 
 def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -> RunConfig:

@@ -3,12 +3,13 @@
 config.toml        resolved and complete: `fedgsp run DIR/config.toml` repeats the run
 journal.jsonl      a line a round      plans.jsonl   who trained with whom      events.jsonl   what happened when
 clients.safetensors, scores.jsonl   who the clients are, and how good the model is for each
-checkpoint/        the last two rounds' states       result.json, model.safetensors   what came out
+checkpoint/        the states of the last two rounds and of some before       result.json, model.safetensors   what came out
 clients/           what clients keep between visits, for rules that have such
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -19,11 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors.torch import save as save_safetensors
 
-from fedgsp.core.errors import InputError
+from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.core.files import read_regular
 from fedgsp.core.state import GLOBAL, ServerState
 from fedgsp.run import checkpoint
 from fedgsp.run.checkpoint import Bookmark
 from fedgsp.run.files import CannotWrite, LineLog, explained, write_whole
+from fedgsp.run.going_back import end_of_events
+from fedgsp.run.keeping import FOLDER
 from fedgsp.run.reader import need_run
 
 if TYPE_CHECKING:
@@ -79,7 +83,8 @@ class RunDirectory:
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self.committed: ServerState
-        self._before: dict[int, str] = {}  # what clients kept when the checkpoint before the committed one was made
+        self._kept: dict[int, dict[int, str]] = {}  # which versions of clients' states the checkpoints name, by their rounds
+        self._every: int | None = None
         self._store: ClientStore | None = None
         self._lock = lock
         self._identity = ""
@@ -99,13 +104,16 @@ class RunDirectory:
             raise InputError(f"cannot create the run directory {path}: {error.strerror}.") from error
         if taken:
             hint = "resume it, or choose" if (path / "config.toml").exists() else "choose"
-            raise InputError(f"{path} is not empty; {hint} another place with --out.")
+            raise InputError(f"{path} is not empty; {hint} another place with `out=`.")
         return cls(path, _locked(path))
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """The directory of a run that was started before."""
-        return cls(path, _locked(need_run(path)))
+        """The directory of a run that was started before; links in it are not written through."""
+        for folder in ("checkpoint", FOLDER):
+            if (need_run(path) / folder).is_symlink():
+                raise InputError(f"{path / folder} is a link to another place, through which nothing is written; put it back.")
+        return cls(path, _locked(path))
 
     def write_config(self, config: RunConfig) -> None:
         """Record what the run is told from now on."""
@@ -125,19 +133,23 @@ class RunDirectory:
         bookmark: Bookmark | None,
         event: dict[str, Any],
         store: ClientStore | None = None,
+        every: int | None = None,
     ) -> None:
         """Open the logs: anew, with a checkpoint of the first state, or cut back to where a checkpoint says they stood.
 
-        `event` is what events.jsonl is told about it; `store` is where clients keep their states.
+        `event` is what events.jsonl is told of it; `store` is where clients keep their states; `every` says which checkpoints
+        are kept (`checkpoint.keeps`).
         """
         self._identity, self._numerics, self.committed = identity, numerics, state
-        self._store = store
+        self._store, self._every = store, every
+        events: int | None = 0
         if bookmark is not None:
+            events = end_of_events(self.path, state.round, bookmark)
             checkpoint.drop_after(self.path / "checkpoint", state.round)
         self._journal = LineLog(self.path / "journal.jsonl", keep=bookmark.journal_bytes if bookmark else 0)
         self._plans = LineLog(self.path / "plans.jsonl", keep=bookmark.plans_bytes if bookmark else 0)
         self._scores = LineLog(self.path / "scores.jsonl", keep=bookmark.scores_bytes if bookmark else 0)
-        self._events = LineLog(self.path / "events.jsonl", keep=None if bookmark else 0)
+        self._events = LineLog(self.path / "events.jsonl", keep=events)
         _end_cut_line(self._events)
         for folder in (self.path, self.path / "checkpoint"):
             for scratch in folder.glob(".*.tmp"):  # what a killed process had begun to write
@@ -163,9 +175,8 @@ class RunDirectory:
         if scores is not None:
             self._scores.append(scores, sync=True)
         self._save(state)
-        if self._store is not None:
-            self._store.retire(self._before, self.committed.client_versions)
-        self._before, self.committed = self.committed.client_versions, state
+        self.committed = state
+        self._drop_states()
 
     def result(self, state: ServerState, facts: dict[str, Any]) -> None:
         """model.safetensors (the model that was judged), model-NAME.safetensors (others that are live) and result.json."""
@@ -191,25 +202,37 @@ class RunDirectory:
         """Drop the clients' states that belong to no checkpoint: a killed process had written them for a round to come."""
         if self._store is None:
             return
-        referred = [self.committed.client_versions]
         for path in checkpoint.candidates(self.path / "checkpoint"):
             with suppress(InputError):
                 state, _ = checkpoint.load(path)
-                referred.append(state.client_versions)
-                if state.round < self.committed.round:
-                    self._before = state.client_versions
-        self._store.sweep(referred)
+                self._kept[state.round] = state.client_versions
+        self._kept[self.committed.round] = self.committed.client_versions
+        self._store.sweep(self._kept.values())
+
+    def _drop_states(self) -> None:
+        """Drop the clients' states that only checkpoints named which are dropped themselves."""
+        if self._store is None:
+            return
+        newest = self.committed.round
+        self._kept[newest] = self.committed.client_versions
+        gone = [self._kept.pop(r) for r in list(self._kept) if not checkpoint.keeps(r, newest, self._every)]
+        named = {entry for versions in self._kept.values() for entry in versions.items()}
+        for client, version in {entry for versions in gone for entry in versions.items()} - named:
+            self._store.drop(client, version)
 
     def _save(self, state: ServerState) -> None:
         assert self._journal is not None
         assert self._plans is not None
         assert self._scores is not None
-        bookmark = Bookmark(self._identity, self._numerics, self._journal.size, self._plans.size, self._scores.size)
-        checkpoint.save(self.path / "checkpoint", state, bookmark)
+        assert self._events is not None
+        sizes = (log.size for log in (self._journal, self._plans, self._scores, self._events))
+        checkpoint.save(self.path / "checkpoint", state, Bookmark(self._identity, self._numerics, *sizes), self._every)
 
 
 def model_file(name: str) -> str:
-    """The file that a live model is left in when the run ends."""
+    """The file that a live model is left in when the run ends; a name that could lead elsewhere is refused."""
+    if not checkpoint.is_plain(name):
+        raise RunFailed(f"a live model is called {name!r}, which no file can be called; use letters, digits, '-', '_' and '.'.")
     return "model.safetensors" if name == GLOBAL else f"model-{name}.safetensors"
 
 
@@ -229,8 +252,12 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 def _locked(path: Path) -> int:
     with explained(path):
         try:
-            descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         except OSError as error:
+            if error.errno == errno.ELOOP or (path / ".lock").is_dir():
+                raise InputError(
+                    f"{path / '.lock'} is a link or a folder, and not the file that it should be; remove it."
+                ) from error
             raise InputError(f"the run directory {path} may not be written ({error.strerror}); make it writable.") from error
     if not _taken(descriptor):
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
@@ -256,6 +283,6 @@ def _taken(descriptor: int) -> bool:
 
 def _end_cut_line(log: LineLog) -> None:
     """A kill may have cut the last event short: end that line, so that the next one is whole."""
-    if log.size and log.path.read_bytes()[-1:] != b"\n":
-        keep = log.path.read_bytes().rfind(b"\n") + 1
-        os.truncate(log.path, keep)
+    content = read_regular(log.path) if log.size else b"\n"
+    if content[-1:] != b"\n":
+        os.truncate(log.path, content.rfind(b"\n") + 1)

@@ -17,6 +17,10 @@ def event_line(event: EngineEvent) -> tuple[str, dict[str, Any]]:
         }  # fmt: skip
         if event.waited is not None:
             facts |= {"waited": round(event.waited, 3), "trained": round(report.seconds, 3)}
+        if event.moving is not None:
+            facts["moving"] = round(event.moving, 3)
+        if event.lengths:
+            facts["lengths"] = dict(event.lengths)
         return "hop", facts
     if isinstance(event, HopSkipped):
         return "skipped", {

@@ -106,6 +106,7 @@ class Question:
     owners: list[int | None]
     members: Clients
     sizes: NDArray[np.int64]
+    counted: NDArray[np.int64]
 
     @classmethod
     def of(cls, server: ServerRule, state: ServerState, clients: Clients, part: Split, personal: bool) -> Question:
@@ -118,15 +119,17 @@ class Question:
         for view in views:
             members = np.setdiff1d(clients, claimed) if view.clients is None else np.intersect1d(clients, view.clients)
             chosen = part.take(members)
-            whose.append((members, chosen.sizes))
+            sizes = np.diff(chosen.offsets)
+            whose.append((members, sizes, chosen.counted))
             if personal and len(chosen.rows):
-                alone = list(_alone(view.model, chosen.rows, members, chosen.sizes))
+                alone = list(_alone(view.model, chosen.rows, members, sizes))
                 wanted += [(name, rows) for name, rows, _ in alone]
                 owners += [owner for _, _, owner in alone]
             else:
                 wanted.append((view.model, chosen.rows))
                 owners.append(None)
-        return cls(wanted, owners, np.concatenate([who for who, _ in whose]), np.concatenate([size for _, size in whose]))
+        members, sizes, counted = (np.concatenate(column) for column in zip(*whose, strict=True))
+        return cls(wanted, owners, members, sizes, counted)
 
     def answered(
         self, found: Sequence[SampleScores], data: FederatedData, missing: frozenset[int] = frozenset()
@@ -136,7 +139,7 @@ class Question:
             np.concatenate([scores.loss for scores in found]),
             {name: np.concatenate([scores.metrics[name] for scores in found]) for name in found[0].metrics},
         )
-        scores = per_client(joined, self.members, self.sizes, data.sizes[self.members])
+        scores = per_client(joined, self.members, self.sizes, data.sizes[self.members], self.counted)
         return scores.without(missing) if missing else scores
 
 

@@ -18,7 +18,7 @@ class LineLog:
     def __init__(self, path: Path, keep: int | None = None) -> None:
         self.path = path
         with explained(path):
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
             if keep is not None:
                 os.ftruncate(self._descriptor, keep)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fedgsp.client.client_state import HEADER_BYTES, ClientStore
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import total_bytes
+from fedgsp.run.checkpoint import KEPT, most_kept
 
 if TYPE_CHECKING:
     from fedgsp.run.run import Run
@@ -27,15 +28,18 @@ def state_bytes(run: Run) -> int:
 def disk_bytes(run: Run) -> int:
     """The most that the states of a run can take on disk.
 
-    One version for every client that may have trained, and for those of two rounds another: the one before, which the previous
-    checkpoint needs, and the one being written.
+    One version for every client that may have trained, and for those of a round another, which is being written; and what
+    the checkpoints before the newest name beside: versions of clients that trained since, but never more than all of them.
     """
     each = state_bytes(run)
     if not each:
         return 0
     planner, clients = run.config.method.planner, len(run.participants)
     trained = [planner.schedule(r, clients).trained for r in range(1, run.config.run.rounds + 1)]
-    return (min(clients, sum(trained)) + 2 * max(trained)) * (each + HEADER_BYTES)
+    everybody, every = min(clients, sum(trained)), run.config.run.checkpoint_every
+    earlier = most_kept(run.config.run.rounds, every) - KEPT
+    since = [min(everybody, (every or 2 << back) * max(trained)) for back in range(earlier)]
+    return (everybody + sum(since) + 2 * max(trained)) * (each + HEADER_BYTES)
 
 
 @contextmanager

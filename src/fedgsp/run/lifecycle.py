@@ -14,15 +14,17 @@ from fedgsp.core.tensors import digest
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback, notify
 from fedgsp.run.clients import ClientFacts
-from fedgsp.run.config import read_config
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
 from fedgsp.run.files import CannotWrite
-from fedgsp.run.identity import check_numerics, check_same_run, identity_of, numerics_of
+from fedgsp.run.going_back import chosen_checkpoint
+from fedgsp.run.identity import check_numerics, check_same_run, decisive, identity_of, numerics_of
 from fedgsp.run.keeping import check_room, check_states, client_store
 from fedgsp.run.loop import train_rounds
 from fedgsp.run.metrics import Figures, figures, reaches
-from fedgsp.run.reader import latest_checkpoint, read_history, read_result
+from fedgsp.run.reader import read_history, read_result
 from fedgsp.run.result import RunResult, outcome
+from fedgsp.run.state_check import check_state
+from fedgsp.run.trust import code_named, mark_trusted
 from fedgsp.run.versions import versions
 
 if TYPE_CHECKING:
@@ -59,8 +61,13 @@ def start(run: Run, out: Path | None, callbacks: Sequence[Callback] = ()) -> Run
         directory = RunDirectory.create(out)
         try:
             directory.write_config(run.config)
+            if code := code_named(run.config.as_dict()):
+                mark_trusted(out, code)
             directory.write_clients(ClientFacts.of(run).encode())
-            directory.begin(state, identity, numerics_of(run), run.worker_setup.data.clients, None, _started(run), store)
+            directory.begin(
+                state, identity, numerics_of(run), run.worker_setup.data.clients, None, _started(run), store,
+                run.config.run.checkpoint_every,
+            )  # fmt: skip
             return _train(run, [], directory, out, callbacks, store)
         finally:
             directory.close()
@@ -73,6 +80,7 @@ def resume(
     workers: int | str | None = None,
     engine: Mapping[str, Any] | None = None,
     previous: bool = False,
+    round_: int | None = None,
     other_numerics: bool = False,
     builder: RunBuilder = RunBuilder(),  # noqa: B008 - frozen
     callbacks: Sequence[Callback] = (),
@@ -85,6 +93,7 @@ def resume(
         workers: Other than before.
         engine: Entries of [engine] that are other than before: a run may go on elsewhere.
         previous: Go on from the checkpoint before the last.
+        round_: Go back to the checkpoint of this round: what was trained after it is dropped.
         other_numerics: Go on although torch, kernel or device are others.
         builder: Makes the run of its configuration.
         callbacks: Are told how it goes.
@@ -98,11 +107,11 @@ def resume(
     """
     directory = RunDirectory.open(path)
     try:
-        config = read_config(path / "config.toml", builder.method)
+        config = builder.read(path / "config.toml")
         options = replace(
             config.run, rounds=rounds or config.run.rounds, workers=config.run.workers if workers is None else workers
         )
-        found = latest_checkpoint(path, previous=previous)
+        found = chosen_checkpoint(path, previous=previous, round_=round_)
         kernel = None if found is None or other_numerics else found[1].numerics.get("kernel")
         run = builder.build(replace(config, run=options, engine=config.engine.changed(engine or {})), kernel=kernel)
         identity = identity_of(run)
@@ -110,9 +119,10 @@ def resume(
             state, bookmark, history = run.initial_state, None, []
         else:
             state, bookmark = found
-            check_same_run(path, bookmark.identity, identity)
+            check_same_run(path, bookmark.identity, run)
             if not other_numerics:
                 check_numerics(bookmark.numerics, numerics_of(run))
+            check_state(path, state, run.initial_state)
             history = read_history(path, bookmark)
         over = _recorded_ending(path, state, options.rounds)
         if over is not None:
@@ -128,7 +138,10 @@ def resume(
             check_states(store, state.client_versions, path)
             if not run.remote:
                 check_room(run, path)
-            directory.begin(state, identity, numerics_of(run), run.worker_setup.data.clients, bookmark, opening, store)
+            directory.begin(
+                state, identity, numerics_of(run), run.worker_setup.data.clients, bookmark, opening, store,
+                run.config.run.checkpoint_every,
+            )  # fmt: skip
             return _train(run, history, directory, path, callbacks, store)
     finally:
         directory.close()
@@ -265,4 +278,5 @@ def _stopped_at_target(run: Run, history: list[dict[str, Any]]) -> bool:
 
 
 def _started(run: Run) -> dict[str, Any]:
-    return {"kind": "started", "at": time.time(), "fingerprint": run.data.fingerprint, "versions": versions()}
+    told = {"fingerprint": run.data.fingerprint, "decides": decisive(run)}
+    return {"kind": "started", "at": time.time(), **told, "versions": versions()}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.run.accounting import Ledgers
 from fedgsp.run.commits import Commits
 from fedgsp.run.round import Round, RoundPlanner
 
@@ -38,7 +39,8 @@ def train_rounds(
     Returns:
         The newest committed state.
     """
-    rounds, commits = RoundPlanner(run, recorder), Commits(run, engine, history, recorder, callbacks)
+    ledgers = Ledgers(run.config.method, history)
+    rounds, commits = RoundPlanner(run, recorder, ledgers), Commits(run, engine, history, recorder, callbacks, ledgers)
     state = replace(state, trained=run.initial_state.trained)  # line 1; a checkpoint does not say what is trained
     planned = rounds.plan(state)
     while planned is not None and not commits.stopped:  # line 2: for each round

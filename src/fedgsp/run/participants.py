@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from fedgsp.data.federated import FederatedData
     from fedgsp.run.run import Run
 
+
+@dataclass(frozen=True)
+class Work:
+    """Training that was planned, or done: how many samples count, of how many clients."""
+
+    samples: int
+    clients: int
+
+
 RecordEvent = Callable[..., None]
 """How something is put into the event log: `event(kind, **facts)`, on disk when it returns."""
 
@@ -54,8 +63,8 @@ class Availability(Protocol):
         """Who can take part in a round; may wait for them."""
         ...
 
-    def enough(self, round_: int, trained: int, planned: int, event: RecordEvent) -> bool:
-        """Whether a round counts in which so many of the planned samples were trained; else it is planned and run again."""
+    def enough(self, round_: int, trained: Work, planned: Work, event: RecordEvent) -> bool:
+        """Whether a round counts in which so much of what was planned was trained; else it is planned and run again."""
         ...
 
 
@@ -75,6 +84,6 @@ class AlwaysAvailable:
         """See `Availability.participants`."""
         return self._all
 
-    def enough(self, round_: int, trained: int, planned: int, event: RecordEvent) -> bool:
+    def enough(self, round_: int, trained: Work, planned: Work, event: RecordEvent) -> bool:
         """See `Availability.enough`: nobody is ever missing."""
         return True

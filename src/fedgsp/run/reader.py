@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedgsp.client.schedule import piece_at
 from fedgsp.core.errors import InputError
+from fedgsp.core.files import open_regular, read_regular
 from fedgsp.run import checkpoint
 from fedgsp.run.clients import ClientFacts, read_client_facts
 from fedgsp.run.event_log import EventLog
@@ -57,7 +58,7 @@ class LineTail:
         """(whether everything told before is void, new lines). A last line without its end is left for the next time."""
         void = False
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(max(0, self._at - len(self._before)))
                 if self._at > 0 and file.read(len(self._before)) != self._before:
                     void = True
@@ -161,7 +162,7 @@ class RunReader:
     def _read_config(self) -> None:
         file = self.path / "config.toml"
         try:
-            self.config_text = file.read_text(encoding="utf-8", errors="replace")
+            self.config_text = read_regular(file).decode(errors="replace")
             self.config = tomllib.loads(self.config_text)
         except OSError as error:
             self._odd["config.toml"] = f"{file} cannot be read ({error.strerror})."
@@ -224,7 +225,7 @@ class RunReader:
         """Local epochs of a round."""
         pieces = self._entry("method", "local", "epochs_by_round", default=())
         whole = all(isinstance(piece, list | tuple) and [type(n) for n in piece] == [int, int] for piece in pieces)
-        return piece_at(pieces if whole else (), round_, self._whole("method", "local", "epochs", default=1))
+        return int(piece_at(pieces if whole else (), round_, self._whole("method", "local", "epochs", default=1)))
 
     @property
     def model(self) -> str:
@@ -292,8 +293,7 @@ def read_log(run: Path, name: str, limit: int | None = None) -> list[dict[str, A
     """
     file = run / f"{name}.jsonl"
     try:
-        with file.open("rb") as opened:
-            content = opened.read() if limit is None else opened.read(limit)
+        content = read_regular(file, limit)
     except FileNotFoundError as error:
         raise InputError(f"{run} is incomplete: it has no {file.name}.") from error
     except OSError as error:
@@ -340,7 +340,7 @@ def read_result(run: Path) -> dict[str, Any] | None:
 def _result(run: Path) -> tuple[dict[str, Any] | None, str | None]:
     file = run / "result.json"
     try:
-        content = file.read_bytes()
+        content = read_regular(file)
     except FileNotFoundError:
         return None, None
     except OSError as error:
@@ -369,7 +369,7 @@ def _offer(run: Path, earlier: list[Path]) -> str:
     for path in earlier:
         with suppress(InputError):
             state, _ = checkpoint.load(path)
-            return f"The one before it (round {state.round}) is whole: fedgsp resume {run} --previous"
+            return f"The one before it (round {state.round}) is whole: resume the run with `previous=True`."
     return "No earlier one is whole either."
 
 
@@ -384,7 +384,7 @@ def holder(run: Path) -> str | None:
     The lock is tried for a moment only, and shared; who starts a run tries more than once (`RunDirectory`).
     """
     try:
-        descriptor = os.open(run / ".lock", os.O_RDONLY)
+        descriptor = os.open(run / ".lock", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:

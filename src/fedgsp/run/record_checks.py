@@ -90,12 +90,12 @@ MEMBER = _record(
 )
 EVENT_KEYS: Mapping[str, Test] = {
     **dict.fromkeys(("round", "attempt", "bytes", "chain", "chains", "hop", "samples", "down", "up", "planned"), is_count),
-    **dict.fromkeys(("seconds", "waited", "trained", "at"), is_number),
+    **dict.fromkeys(("seconds", "waited", "trained", "moving", "at"), is_number),
     **dict.fromkeys(("cause", "trace"), _maybe(_text)),
     **dict.fromkeys(("run", "worker", "fingerprint"), _text),
     "client": _maybe(is_count), "hops": _list_of(is_count), "left": _list_of(is_count), "members": _list_of(MEMBER),
     "about": _record({"classes": is_count, "shape": _list_of(is_count), "dtype": _text, "divisor": is_number}),
-    "versions": _table_of(_text),
+    "versions": _table_of(_text), "lengths": _table_of(is_number), "weight_bound": _maybe(is_number), "name": _text,
 }  # fmt: skip
 EVENT_NEEDS: Mapping[str, tuple[str, ...]] = {
     "started": ("at",), "round": ("round", "chains"), "hop": ("round", "chain", "hop", "client", "samples"),

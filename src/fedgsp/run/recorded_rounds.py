@@ -27,12 +27,12 @@ class RecordedRounds:
 
     rounds: dict[int, RecordedRound] = field(default_factory=dict)
 
-    def read(self, path: Path) -> None:
-        """Take in the event log of a run directory."""
+    def read(self, path: Path, limit: int | None = None) -> None:
+        """Take in the event log of a run directory, or its first bytes."""
         if not (path / "events.jsonl").exists():
             return
         try:
-            for event in read_log(path, "events"):
+            for event in read_log(path, "events", limit):
                 self.take(event)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path / 'events.jsonl'} is damaged: {error!r} in an event.") from error

@@ -7,13 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+
 from fedgsp.core.errors import InputError, blamed
+from fedgsp.core.files import read_regular
 from fedgsp.core.tensors import digest
+from fedgsp.run.accounting import noise_key
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback
-from fedgsp.run.config import EngineSection, RunConfig, read_config
+from fedgsp.run.config import EngineSection, RunConfig
 from fedgsp.run.directory import NoRecord, model_file
-from fedgsp.run.identity import check_numerics, check_same_run, identity_of, numerics_of
+from fedgsp.run.identity import check_numerics, check_same_run, numerics_of
 from fedgsp.run.keeping import client_store
 from fedgsp.run.lifecycle import announce
 from fedgsp.run.loop import train_rounds
@@ -69,7 +74,7 @@ def replay(
     Raises:
         InputError: There is nothing to replay, or not with these data or numerics.
     """
-    config = read_config(path / "config.toml", builder.method)
+    config = builder.read(path / "config.toml")
     found = latest_checkpoint(path)
     if found is None or found[0].round == 0:
         raise InputError(f"{path} has not finished a round, so there is nothing to replay.")
@@ -82,9 +87,10 @@ def replay(
     options = replace(config.run, rounds=last_round, workers=workers, stop_at_target=False)
     kernel = None if other_numerics else bookmark.numerics.get("kernel")
     run, original = recording.build(replace(config, run=options, engine=EngineSection()), builder, kernel)
-    check_same_run(path, bookmark.identity, identity_of(original))
+    check_same_run(path, bookmark.identity, original)
     if not other_numerics:
         check_numerics(bookmark.numerics, numerics_of(original))
+    run = noise_key(run, state.extra)
     check = _Comparison(recorded)
     with client_store(run, None) as store:
         engine = recording.engine(run, store)
@@ -151,9 +157,11 @@ class _Comparison(Callback):
 
 
 def _model_difference(folder: Path, name: str, state: ServerState) -> str | None:
-    from safetensors.torch import load_file
-
     path = folder / model_file(name)
-    if not path.exists() or digest(load_file(path)) == digest(state.models[name]):
+    try:
+        found = load_safetensors(read_regular(path))
+    except FileNotFoundError:
         return None
-    return f"{path.name} differs from the replayed model"
+    except (OSError, SafetensorError, ValueError) as error:
+        return f"{path.name} cannot be read ({error})"
+    return None if digest(found) == digest(state.models[name]) else f"{path.name} differs from the replayed model"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.core.chain import HopReport
 from fedgsp.engine.base import Absent, Engine, EvaluationRequests, FinishedEvaluation, PendingEvaluation, Span
 from fedgsp.evaluate.forward import SampleScores
 
@@ -21,13 +23,27 @@ if TYPE_CHECKING:
     from fedgsp.server.mean import Weighing
 
 
+Believed = Callable[[int, HopReport], HopReport]
+"""What a round's hop counted for, as the log has it."""
+
+
 class ReplayEngine:
-    """A local engine that leaves out the hops that were skipped and, with `apart`, evaluates client by client, as sites do."""
+    """A local engine that leaves out the hops that were skipped and, with `apart`, evaluates client by client, as sites do.
+
+    `believed` says what each hop counted for, where that need not be all that the client trained.
+    """
 
     def __init__(
-        self, engine: Engine, log: RecordedRounds, data: FederatedData, metrics: Sequence[str], apart: bool = True
+        self,
+        engine: Engine,
+        log: RecordedRounds,
+        data: FederatedData,
+        metrics: Sequence[str],
+        apart: bool = True,
+        believed: Believed | None = None,
     ) -> None:
         self._engine, self._log, self._metrics, self._apart_by_client = engine, log, tuple(metrics), apart
+        self._believed = believed
         self._owner = np.full(len(data.features), -1, dtype=np.int64)
         for part in (data.train, data.validation, data.test):
             self._owner[part.rows] = np.repeat(np.arange(len(data)), part.sizes)
@@ -47,7 +63,11 @@ class ReplayEngine:
             listener(one)
             skips.setdefault(one.chain, set()).add(one.hop)
         left_out = {chain: frozenset(hops) for chain, hops in skips.items()}
-        return self._engine.run(plan, state, listener, left_out, meanwhile, weighing)
+        believed = self._believed
+        if believed is None:
+            return self._engine.run(plan, state, listener, left_out, meanwhile, weighing)
+        results = self._engine.run(plan, state, listener, left_out, meanwhile, None)
+        return (replace(one, hops=tuple(believed(plan.round, hop) for hop in one.hops)) for one in results)
 
     def evaluate(
         self, state: ServerState, requests: EvaluationRequests, owners: Sequence[int | None] | None = None

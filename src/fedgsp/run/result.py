@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from fedgsp.core.drawing import drawn
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import GLOBAL, ServerState, Yields
+from fedgsp.core.tables import frame
+from fedgsp.models.state import load_tensors
+from fedgsp.run.metrics import score_words
 from fedgsp.server import ServerRule, evaluated_model
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ def outcome(server: ServerRule, state: ServerState) -> ServerState:
     return state if name == GLOBAL else replace(state, models={**state.models, GLOBAL: state.evaluated(name)[0]})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """What `fedgsp.train` and `fedgsp.resume` return: a run that has ended.
 
@@ -67,6 +71,59 @@ class RunResult:
         """What the figures are about: "one" global model, "several", "none", or one that is "personalised"."""
         return self.run.config.method.yields
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the person should know of the run, such as a capped schedule or clients without training samples."""
+        return self.run.notes
+
+    @property
+    def score_name(self) -> str:
+        """The metric that counts: the task's score (accuracy for classification), or the loss where it has none."""
+        return self.run.worker_setup.task.score or "loss"
+
+    @property
+    def score(self) -> float | None:
+        """The final figure of `score_name`; None where nothing was evaluated."""
+        return self.figures.final.get(self.score_name)
+
+    def to_pandas(self) -> Any:
+        """The history as a pandas DataFrame, a row a round; nested figures have names such as `timings.train`.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        return frame("pandas", self.history)
+
+    def to_polars(self) -> Any:
+        """The history as a polars DataFrame, a row a round.
+
+        Raises:
+            InputError: polars is not installed.
+        """
+        return frame("polars", self.history)
+
+    def plot(self) -> Any:
+        """Score and loss by round, and how groups and chains grew: a figure that shows itself in a notebook.
+
+        Raises:
+            InputError: matplotlib is not installed.
+        """
+        return drawn("plot_result", self)
+
+    def __repr__(self) -> str:
+        config, shown = self.run.config, self.score_name
+        lines = [
+            f"RunResult: {config.method.name}, {self.status} after {self.rounds} rounds",
+            f"  {shown}: {score_words(self.history, shown)}",
+            *([f"  loss: {self.figures.final['loss']:.4f}"] if shown != "loss" and "loss" in self.figures.final else []),
+            f"  clients: {len(self.run.participants)}, model: {config.model.name}, seed: {config.run.seed}",
+            f"  directory: {self.directory or 'none, nothing was written'}",
+        ]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes[:3])])
+
+    def _repr_html_(self) -> str:
+        return str(drawn("result_html", self))
+
     def model(self, name: str | None = None) -> nn.Module:
         """A trained model, ready to use.
 
@@ -89,6 +146,6 @@ class RunResult:
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced at once
             module = self.run.worker_setup.fresh_model()
         tensors, beside = self.state.evaluated(name)
-        module.load_state_dict(tensors)
+        load_tensors(module, tensors)
         self.run.worker_setup.rule.before_evaluate(module, beside)
         return module.eval()

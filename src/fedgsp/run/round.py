@@ -11,7 +11,7 @@ from fedgsp.run import part_checks
 from fedgsp.run.callbacks import Callback, notify, notify_event
 from fedgsp.run.engine_events import event_line
 from fedgsp.run.evaluation import Evaluation
-from fedgsp.run.participants import AlwaysAvailable, Participants
+from fedgsp.run.participants import AlwaysAvailable, Participants, Work
 from fedgsp.run.round_totals import RoundTotals, Stopwatch
 from fedgsp.server.rule import Update, hand
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedgsp.core.chain import ChainResult, Plan
     from fedgsp.core.state import ServerState
     from fedgsp.engine.messages import EngineEvent
+    from fedgsp.run.accounting import Ledgers
     from fedgsp.run.directory import Recorder
     from fedgsp.run.run import Run
     from fedgsp.server.mean import Weighing
@@ -36,8 +37,8 @@ class PlannedRound:
 class RoundPlanner:
     """Plans round after round, for whoever can take part in it."""
 
-    def __init__(self, run: Run, recorder: Recorder) -> None:
-        self._run, self._recorder = run, recorder
+    def __init__(self, run: Run, recorder: Recorder, ledgers: Ledgers) -> None:
+        self._run, self._recorder, self._ledgers = run, recorder, ledgers
         self._availability = run.availability or AlwaysAvailable(run)
 
     def plan(self, state: ServerState) -> PlannedRound | None:
@@ -49,13 +50,15 @@ class RoundPlanner:
         participants = self._availability.participants(number, self._recorder.event)
         plan = part_checks.planned(method.planner, number, participants.profiles, self._run.worker_setup)
         plan = part_checks.routed(method.server, state, plan, self._run.seeds)  # names the model that each chain begins with
+        self._ledgers.plan(plan, participants.attempt)  # its cost, before it is trained
         stopwatch.lap("plan")
         return PlannedRound(participants, plan, stopwatch)
 
     def enough(self, trained: Round) -> bool:
         """Whether the attempt counts: enough of the planned samples were trained."""
-        counts = (trained.totals.samples, sum(trained.samples))
-        return self._availability.enough(trained.plan.round, *counts, self._recorder.event)
+        done = Work(trained.totals.samples, trained.totals.clients)
+        planned = Work(sum(trained.samples), sum(len(set(chain.clients)) for chain in trained.plan.chains))
+        return self._availability.enough(trained.plan.round, done, planned, self._recorder.event)
 
 
 class Round:
@@ -114,12 +117,13 @@ class Round:
         if number % run.config.run.eval_every and number != run.config.run.rounds:
             return trained
         notify(self._callbacks, "on_evaluate_start", number)
-        trained.evaluation = Evaluation(
-            engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
-            run.config.run.evaluate_on, run.config.method.personal,
-        )  # fmt: skip
-        if run.server_evaluation is not None:
-            trained.central = run.server_evaluation.figures(state)
+        with self._planned.stopwatch.spending("evaluate"):  # over Flower this is where the time goes
+            trained.evaluation = Evaluation(
+                engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
+                run.config.run.evaluate_on, run.config.method.personal,
+            )  # fmt: skip
+            if run.server_evaluation is not None:
+                trained.central = run.server_evaluation.figures(state)
         return trained
 
 

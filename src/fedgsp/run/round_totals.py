@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import RunFailed
-from fedgsp.engine.messages import EngineEvent, HopSkipped
+from fedgsp.engine.messages import EngineEvent, HopDone, HopSkipped
 
 if TYPE_CHECKING:
     from fedgsp.core.chain import ChainResult
@@ -28,6 +28,8 @@ class RoundTotals:
     losses: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
     client_versions: dict[int, str] = field(default_factory=dict)
     skipped: list[HopSkipped] = field(default_factory=list)
+    hop_seconds: dict[str, float] = field(default_factory=dict)
+    """Of hops elsewhere, added over all of them: in `training`, in `transfer` at the server, and else (`waiting`)."""
 
     def add(self, result: ChainResult) -> None:
         """Count one chain."""
@@ -47,9 +49,15 @@ class RoundTotals:
         self.client_versions.update(result.client_versions)
 
     def note(self, event: EngineEvent) -> None:
-        """Remember who was skipped."""
+        """Remember who was skipped, and where the seconds of the others went."""
         if isinstance(event, HopSkipped):
             self.skipped.append(event)
+        elif isinstance(event, HopDone) and event.waited is not None:
+            moving = min(event.moving or 0.0, event.waited)
+            training = min(event.report.seconds, event.waited - moving)
+            parts = {"training": training, "transfer": moving, "waiting": event.waited - moving - training}
+            for name, seconds in parts.items():
+                self.hop_seconds[name] = self.hop_seconds.get(name, 0.0) + seconds
 
     def skipped_clients(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Who was skipped, why, and the bytes that were sent for nothing, in the plan's order."""

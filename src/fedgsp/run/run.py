@@ -35,7 +35,7 @@ class ServerEvaluation(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """All that a run is made of, resolved and checked: `RunBuilder.build` makes one, `lifecycle.start` trains it.
 
@@ -70,6 +70,13 @@ class Run:
     server_evaluation: ServerEvaluation | None = None
     availability: Availability | None = None
     remote_engine: Callable[[Run], Engine] | None = None
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"Run of {config.method.name}: {config.run.rounds} rounds, {len(self.participants)} clients, model "
+            f"{config.model.name}, seed {config.run.seed}"
+        )
 
     @property
     def server(self) -> ServerRule:

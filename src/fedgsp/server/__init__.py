@@ -18,6 +18,7 @@ from fedgsp.server.meta import Meta
 from fedgsp.server.model_rotation import ModelRotation
 from fedgsp.server.momentum import Momentum
 from fedgsp.server.nova import Nova
+from fedgsp.server.private import Private
 from fedgsp.server.rule import Bench, ServerRule, Update, View, evaluated_model
 from fedgsp.server.scaffold import ScaffoldServer
 from fedgsp.server.warm_start import WarmStart
@@ -46,6 +47,7 @@ __all__ = [
     "Models",
     "Momentum",
     "Nova",
+    "Private",
     "ScaffoldServer",
     "ServerRule",
     "TrimmedMean",

@@ -50,6 +50,7 @@ class Averaged(Wrapper):
     """
 
     kind: ClassVar[str] = "averaged"
+    inside_local: ClassVar[bool] = True
 
     decay: float = 0.7
     last: int = 0

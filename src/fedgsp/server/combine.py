@@ -69,7 +69,7 @@ class Models(Sequence[Tensors]):
         return len(self._rows)
 
     def stacked(self, name: str) -> torch.Tensor:
-        """One tensor of all models in its own type, (models, *shape); as large as all of them together."""
+        """One tensor of all models in its own type, (models, ...); as large as all of them together."""
         return torch.stack([row[name] for row in self._rows])
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, slice, torch.Tensor]]:

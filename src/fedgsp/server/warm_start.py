@@ -47,6 +47,7 @@ class WarmStart(Wrapper):
     """
 
     kind: ClassVar[str] = "warm"
+    inside_local: ClassVar[bool] = True
     tuned_over: ClassVar[Mapping[str, Values]] = {"rounds": (1, 2)}
 
     rounds: int = 1

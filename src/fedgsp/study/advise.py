@@ -59,7 +59,7 @@ class Candidate:
         if self.lr is not None:
             method = replace(method, local=replace(method.local, lr=self.lr))
         if self.server_lr is not None:
-            method = replace(method, server=replace(method.server, lr=self.server_lr))  # type: ignore[call-arg]
+            method = replace(method, server=replace(method.server, lr=self.server_lr))  # type: ignore[type-var]
         return method
 
     @property

@@ -8,7 +8,7 @@ all) have a table of their own: their figures answer another question.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,15 @@ TITLE = "Methods compared"
 
 @dataclass(frozen=True)
 class Entrant:
-    """A method in one setting: a run for each of its seeds, and whether it yields one model, several or none."""
+    """A method in one setting: a run for each of its seeds, whether it yields one model, several or none, and its score.
+
+    `score` is the task's metric that is better when it is higher. None: accuracy where there is one, else the loss.
+    """
 
     name: str
     traces: dict[int, Trace]
     yields: str = "one"
+    score: str | None = None
 
     @property
     def diverged(self) -> bool:
@@ -60,13 +64,13 @@ class CompareOptions:
 
 
 def run_methods(
-    runner: StudyRunner, names: Sequence[str], arm: Arm, *, lr: float | None = None, holdout: int = 0
+    runner: StudyRunner, names: Sequence[str | tuple[str, Method]], arm: Arm, *, lr: float | None = None, holdout: int = 0
 ) -> list[Entrant]:
     """Run every method with every seed of the series.
 
     Args:
         runner: Runs them.
-        names: Names of methods.
+        names: Names of methods, or methods under names of one's own.
         arm: Model, rounds and seeds.
         lr: Learning rate of every method. None: each method's own.
         holdout: How many clients never train.
@@ -77,14 +81,16 @@ def run_methods(
     Raises:
         InputError: A name is unknown, or named twice.
     """
-    doubled = [name for at, name in enumerate(names) if name in names[:at]]
+    pairs = [(one, named(one)) if isinstance(one, str) else one for one in names]  # refuses an unknown name first
+    labels = [label for label, _ in pairs]
+    doubled = [label for at, label in enumerate(labels) if label in labels[:at]]
     if doubled:
         raise InputError(f"the method '{doubled[0]}' is named twice.")
-    methods = {name: _with_rate(named(name), lr) for name in names}  # refuses an unknown name before anything runs
+    methods = {label: _with_rate(method, lr) for label, method in pairs}
     found = []
     for name, method in methods.items():
         traces = runner.traces(name, method, arm, holdout=holdout)
-        found.append(Entrant(name, dict(zip(runner.seeds(arm), traces, strict=True)), method.yields))
+        found.append(Entrant(name, dict(zip(runner.seeds(arm), traces, strict=True)), method.yields, runner.score))
     return found
 
 
@@ -116,8 +122,8 @@ def from_runs(runs: Sequence[FinishedRun]) -> tuple[list[Entrant], list[str]]:
         for run in group:
             if run.config.run.seed in traces:
                 raise InputError(f"{run.directory} repeats another of the runs: the same configuration with the same seed.")
-            traces[run.config.run.seed] = _cut(run.trace(), rounds)
-        entrants.append(Entrant(label, traces, group[0].config.method.yields))
+            traces[run.config.run.seed] = cut_to(run.trace(), rounds)
+        entrants.append(Entrant(label, traces, str(group[0].facts["yields"]), group[0].score))
     return entrants, notes
 
 
@@ -128,7 +134,7 @@ def _setting(run: FinishedRun) -> dict[str, Any]:
     return {
         "run": decides,
         "model": table["model"],
-        "method": table["method"],
+        "method": run.method,
         "data": {k: v for k, v in table["data"].items() if k != "source"},
     }
 
@@ -138,10 +144,10 @@ def _labels(runs: Sequence[FinishedRun]) -> list[str]:
     flat = [_flat(_setting(run)) for run in runs]
     labels = []
     for run, mine in zip(runs, flat, strict=True):
-        alike = [other for r, other in zip(runs, flat, strict=True) if r.config.method.name == run.config.method.name]
+        alike = [other for r, other in zip(runs, flat, strict=True) if r.name == run.name]
         odd = [key for key in mine if any(other.get(key) != mine[key] for other in alike)]
         said = ", ".join(f"{key.rsplit('.', 1)[-1]}={mine[key]}" for key in odd)
-        labels.append(f"{run.config.method.name} ({said})" if said else run.config.method.name)
+        labels.append(f"{run.name} ({said})" if said else run.name)
     return labels
 
 
@@ -152,7 +158,8 @@ def _flat(table: dict[str, Any], at: str = "") -> dict[str, Any]:
     return found
 
 
-def _cut(trace: Trace, rounds: int) -> Trace:
+def cut_to(trace: Trace, rounds: int) -> Trace:
+    """The first rounds of a run."""
     seconds, computing = ({f: line[:rounds] for f, line in lines.items()} for lines in (trace.seconds, trace.computing))
     return replace(trace, history=trace.history[:rounds], seconds=seconds, computing=computing)
 
@@ -197,11 +204,12 @@ def compared(entrants: Sequence[Entrant], options: CompareOptions, notes: Sequen
 
 
 def _metric(entrants: Sequence[Entrant]) -> str:
-    """Accuracy, or the loss where there is none; other metrics may be better large or small, so they are not compared."""
+    """The score of the runs' task, accuracy, or the loss; other metrics may be better large or small: they are not compared."""
     for entrant in entrants:
         for trace in entrant.traces.values():
             for _, figures in evaluations(trace.history):
-                return "accuracy" if "accuracy" in figures else "loss"
+                known = [name for name in (entrant.score, "accuracy") if name is not None and name in figures]
+                return known[0] if known else "loss"
     raise InputError("no run has an evaluation, so nothing can be compared; the data needs test samples.")
 
 
@@ -217,9 +225,13 @@ def _weakest(entrants: Sequence[Entrant], metric: str) -> float | None:
     return math.ceil(100 * max(ends)) / 100 if metric == "loss" else math.floor(100 * min(ends)) / 100
 
 
+def _shown(metric: str) -> tuple[Callable[[float], str], str]:
+    """(how a value of a metric is written, its unit): only an accuracy is known to be a share."""
+    return (percent, " %") if metric == "accuracy" else (number(4), "")
+
+
 def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet: str) -> Table:
-    form = number(4) if metric == "loss" else percent
-    unit = "" if metric == "loss" else " %"
+    form, unit = _shown(metric)
     rows: list[tuple[Any, ...]] = []
     for entrant in entrants:
         runs = list(entrant.traces.values())
@@ -227,7 +239,7 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
             rows.append((entrant.name, "diverged", *[None] * 7, len(runs)))
             continue
         taken = [None if target is None else reached(trace, target, metric=metric) for trace in runs]
-        time = [None if one is None else one.seconds[fleet] for one in taken]
+        time = [None if one is None else one.seconds.get(fleet) for one in taken]
         rows.append(
             (
                 entrant.name, Estimate.of([final(t.history, metric) for t in runs]),
@@ -238,7 +250,7 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
                 None if any(t is None for t in time) else sum(t for t in time if t is not None) / len(time), len(runs),
             )
         )  # fmt: skip
-    goal = "-" if target is None else f"{target:g}" if metric == "loss" else f"{100 * target:.4g} %"
+    goal = "-" if target is None else f"{100 * target:.4g} %" if unit else f"{target:g}"
     columns = [
         Column("method"), Column(f"{metric}{unit}", form), Column(f"last round{unit}", form),
         Column(f"worst-decile client{unit}", form),
@@ -257,7 +269,7 @@ def _table(entrants: Sequence[Entrant], metric: str, target: float | None, fleet
 
 
 def _other_table(entrants: Sequence[Entrant], metric: str, fleet: str) -> Table:
-    form = number(4) if metric == "loss" else percent
+    form, unit = _shown(metric)
     rows: list[tuple[Any, ...]] = []
     for entrant in entrants:
         runs = list(entrant.traces.values())
@@ -269,12 +281,12 @@ def _other_table(entrants: Sequence[Entrant], metric: str, fleet: str) -> Table:
                 entrant.name, entrant.yields,
                 Estimate.of([final(t.history, metric) for t in runs]) if _evaluated(entrant) else None,
                 *(Estimate.of([t.history[-1][key] for t in runs]) for key in ("serial_steps_total", "bytes_total")),
-                Estimate.of([t.seconds[fleet][-1] for t in runs]), len(runs),
+                Estimate.of([t.seconds[fleet][-1] for t in runs]) if all(t.seconds for t in runs) else None, len(runs),
             )
         )  # fmt: skip
     return Table(
         "compare-others", "Methods that do not yield one model for everybody",
-        (Column("method"), Column("yields"), Column(f"{metric}{'' if metric == 'loss' else ' %'}", form),
+        (Column("method"), Column("yields"), Column(f"{metric}{unit}", form),
          Column("serial steps", number()), Column("traffic", bytes_), Column(f"time on '{fleet}' s", brief), Column("seeds")),
         rows,
         f"After {_rounds(entrants)} rounds ({window_of(e.traces.values() for e in entrants)}); each client is evaluated on the "

@@ -21,13 +21,15 @@ def curves_picture(
     """Score and loss against the four costs; a band from the lowest to the highest seed."""
     every = [trace for runs in traces.values() for trace in runs]
     size, size_unit = bytes_unit(max(trace.history[-1]["bytes_total"] for trace in every))
-    time, time_unit = time_unit_of(max(trace.seconds[fleet][-1] for trace in every))
+    timed = all(fleet in trace.seconds for trace in every)  # a run that wrote nothing down has no times
+    time, time_unit = time_unit_of(max((trace.seconds[fleet][-1] for trace in every), default=0.0) if timed else 0.0)
     axes: dict[str, Callable[[Trace, Any], float]] = {
         "rounds": lambda trace, entry: entry["round"],
         "serial SGD steps": lambda trace, entry: entry["serial_steps_total"],
         f"{size_unit} handed on": lambda trace, entry: entry["bytes_total"] / size,
         f"simulated {time_unit} ({fleet} fleet)": lambda trace, entry: trace.seconds[fleet][entry["round"] - 1] / time,
     }
+    axes = axes if timed else dict(list(axes.items())[:-1])
     rows = [
         [
             LinePlot(

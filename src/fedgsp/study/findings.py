@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.tables import html_table
+from fedgsp.report.notebook import page
 from fedgsp.report.plotting import can_plot
 from fedgsp.report.study_figures import Picture, draw_picture
 from fedgsp.run.files import write_whole
@@ -18,7 +21,7 @@ from fedgsp.study.tables import Table
 SCHEMA = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings:
     """What came of a study.
 
@@ -37,6 +40,14 @@ class Findings:
     pictures: Sequence[Picture]
     facts: dict[str, Any]
     notes: Sequence[str] = field(default_factory=tuple)
+
+    def __repr__(self) -> str:
+        tables = ", ".join(f"{table.name} ({len(table.rows)} rows)" for table in self.tables)
+        return f"Findings of {self.study}: {self.title}\n  tables: {tables}\n  pictures: {len(self.pictures)}"
+
+    def _repr_html_(self) -> str:
+        tables = [html_table(t.title, [c.name for c in t.columns], t.shown(), t.note) for t in self.tables]
+        return page(self.title, [*(f"<p>{escape(note)}</p>" for note in self.notes), *tables], {}, "")
 
 
 @dataclass(frozen=True)

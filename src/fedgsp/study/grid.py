@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.method import Method
 from fedgsp.methods import decode_method
+from fedgsp.parts import checked
+from fedgsp.run.overlay import literal
 
 ROLES = ("local", "server", "planner", "preparation")
 """Where a bare name is looked for, in this order: `lr` is the clients', `server_lr` the server's."""
@@ -44,11 +46,15 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def parse_grid(texts: Sequence[str], method: Method) -> tuple[Axis, ...]:
+Grid = Sequence[str] | Mapping[str, Sequence[Any]]
+"""NAME=VALUE,VALUE,... texts, or the values by name."""
+
+
+def parse_grid(texts: Grid, method: Method) -> tuple[Axis, ...]:
     """Read a grid of hyper-parameters.
 
     Args:
-        texts: NAME=VALUE,VALUE,... each, such as `lr=0.003,0.01` or `planner.growth.alpha=1,2`.
+        texts: NAME=VALUE,VALUE,... each, such as `lr=0.003,0.01` or `planner.growth.alpha=1,2`; or the values by name.
         method: The method that has them; every value is tried out on it.
 
     Raises:
@@ -57,12 +63,10 @@ def parse_grid(texts: Sequence[str], method: Method) -> tuple[Axis, ...]:
     if not texts:
         raise InputError("a grid needs at least one NAME=VALUE,VALUE,..., such as lr=0.003,0.01,0.03,0.1.")
     table, axes = method.encode(complete=True), []
-    for text in texts:
-        name, equals, tail = text.partition("=")
-        values = tuple(dict.fromkeys(_literal(part.strip()) for part in tail.split(",") if part.strip()))
-        if not equals or not name.strip() or not values:
-            raise InputError(f"the grid entry '{text}' is not NAME=VALUE,VALUE,...")
-        axes.append(Axis(name.strip(), find(name.strip(), table), values))
+    for name, values in texts.items() if isinstance(texts, Mapping) else map(_entry, texts):
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise InputError(f"the grid has no list of values for '{name}', such as [0.01, 0.1].")
+        axes.append(Axis(name, find(name, table), tuple(dict.fromkeys(values))))
     doubled = [axis.name for i, axis in enumerate(axes) if axis.path in {other.path for other in axes[:i]}]
     if doubled:
         raise InputError(f"the grid names '{doubled[0]}' twice.")
@@ -70,6 +74,14 @@ def parse_grid(texts: Sequence[str], method: Method) -> tuple[Axis, ...]:
         for value in axis.values:
             _with_values(method, [(axis, value)])
     return tuple(axes)
+
+
+def _entry(text: str) -> tuple[str, Sequence[Any]]:
+    name, equals, tail = text.partition("=")
+    values = [literal(part.strip()) for part in tail.split(",") if part.strip()]
+    if not equals or not name.strip() or not values:
+        raise InputError(f"the grid entry '{text}' is not NAME=VALUE,VALUE,...")
+    return name.strip(), values
 
 
 def points(axes: Sequence[Axis], method: Method) -> Iterator[Point]:
@@ -111,6 +123,10 @@ def _leaves(table: dict[str, Any], at: tuple[str, ...]) -> Iterator[tuple[str, .
 
 
 def _with_values(method: Method, values: Sequence[tuple[Axis, Any]]) -> Method:
+    if any(":" in kind for kind in _kinds(method.encode())):  # parts of the user's own may be those of a notebook
+        for axis, value in values:
+            method = _replaced(method, axis.path, value, axis.name)
+        return method
     table = copy.deepcopy(method.encode())
     for axis, value in values:
         at: Any = table
@@ -120,8 +136,19 @@ def _with_values(method: Method, values: Sequence[tuple[Axis, Any]]) -> Method:
     return decode_method(table)
 
 
-def _literal(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def _kinds(table: dict[str, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _kinds(value)
+        elif key == "kind":
+            yield value
+
+
+def _replaced(part: Any, path: Sequence[str], value: Any, name: str) -> Any:
+    """A part with a value in place of its own, some parts further in."""
+    if not hasattr(part, path[0]):
+        raise InputError(f"the method has nothing called '{name}'.")
+    if len(path) > 1:
+        return replace(part, **{path[0]: _replaced(getattr(part, path[0]), path[1:], value, name)})
+    hint = typing.get_type_hints(type(part)).get(path[0], Any)
+    return replace(part, **{path[0]: checked(value, hint, name)})

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import t as student
 
 CONFIDENCE = 0.95
+MORE_SEEDS = "--seeds 3 or more"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def sentence(found: Sequence[Difference], what: str) -> str:
         return f"There is nothing to compare: no two methods have a {what} for the same seed."
     seeds = min(gap.estimate.n for gap in found)
     if seeds < 2:
-        return f"With one seed it cannot be said which differences in {what} are larger than the noise; give --seeds 3 or more."
+        return f"With one seed it cannot be said which differences in {what} are larger than the noise; give {MORE_SEEDS}."
     test = f"paired over {seeds} seeds, Student's t, 5 % over these pairs by Holm's correction"
     clear = [_words(gap, what) for gap in found if gap.clear]
     if not clear:
@@ -105,6 +106,6 @@ def sentence(found: Sequence[Difference], what: str) -> str:
 def _words(gap: Difference, what: str) -> str:
     lower = gap.estimate.mean < 0
     high, low = (gap.second, gap.first) if lower else (gap.first, gap.second)
-    scale, unit = (1, "") if what == "loss" else (100, " points")
+    scale, unit = (100, " points") if what == "accuracy" else (1, "")
     half = f" ± {scale * gap.estimate.half:.3g}" if gap.estimate.half is not None else ""
     return f"{high} over {low} by {scale * abs(gap.estimate.mean):.3g}{half}{unit}"

@@ -22,6 +22,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.imports import need
 from fedgsp.run.config import from_dict
 from fedgsp.run.files import explained, write_whole
+from fedgsp.run.trust import code_named
 from fedgsp.study.columns import flat, nested, table_of
 from fedgsp.study.units import Trace, digest, key_of
 
@@ -113,7 +114,7 @@ class UnitStore:
             if any(_figures(old) != _figures(new) for old, new in zip(before, rows, strict=False)):
                 raise InputError(
                     f"the run {label} came out with other figures than {unit} in {self.folder}, which has the same "
-                    f"configuration, data and kernel: nothing that is stored is replaced; use another folder with --out."
+                    f"configuration, data and kernel: nothing that is stored is replaced; use another folder with `out=`."
                 )
             if len(rows) <= len(before):
                 return unit
@@ -187,7 +188,7 @@ class UnitStore:
 
     def _index(self, unit: str) -> None:
         record = self.units[unit]
-        if "config" in record:
+        if "config" in record and not code_named({"method": record["config"].get("method")}):  # no code of a file's runs here
             self._by_key.setdefault(_key(record), []).append(unit)
 
     def _best(self, key: str, rounds: int) -> str | None:
@@ -233,7 +234,7 @@ def _manifest(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read: {error}.") from error
     if not isinstance(told, dict) or told.get("schema") != SCHEMA:
-        raise InputError(f"{file} is of another version of fedgsp; use another folder with --out.")
+        raise InputError(f"{file} is of another version of fedgsp; use another folder with `out=`.")
     return told
 
 

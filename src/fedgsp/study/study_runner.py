@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.tensors import digest as tensor_digest
+from fedgsp.parts import code_of
 from fedgsp.prepare import Once
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
@@ -25,8 +27,11 @@ from fedgsp.study.findings import Origin
 from fedgsp.study.units import Trace, computed_unit, digest, is_done, key_of, run_record, trace_unit
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from fedgsp.data import FederatedData
     from fedgsp.method import Method
+    from fedgsp.models import Task
     from fedgsp.run.callbacks import Callback
     from fedgsp.study.store import UnitStore
 
@@ -81,6 +86,8 @@ class StudyRunner:
         seeds: How many seeds every series has. None: as many as the series says.
         workers: Worker processes of a run.
         clients: How many clients of the data are used. None: all.
+        model: The model, if it is given as an object; series then say "custom".
+        task: Loss and metrics, if they are given as an object.
         adjust: Changes the configuration of every run.
         watch: Gives the callbacks of a run, by the name of its unit.
     """
@@ -95,13 +102,15 @@ class StudyRunner:
         seeds: int | None = None,
         workers: int | str = "auto",
         clients: int | None = None,
+        model: Callable[..., nn.Module] | nn.Module | None = None,
+        task: Task | None = None,
         adjust: Callable[[RunConfig], RunConfig] = lambda config: config,
         watch: Callable[[str], Sequence[Callback]] = lambda unit: (),
     ) -> None:
         self.facts, self.out, self.store = facts, out, store
         self.used: dict[str, dict[str, Any]] = {}
         self._data = None if data is None else replace(data, source=facts.source)
-        self._builder = RunBuilder(data=self._data, once=Once())
+        self._builder = RunBuilder(self._data, model, task, once=Once())
         self._clients, self._seeds, self._workers, self._adjust, self._watch = clients, seeds, workers, adjust, watch
         self._step_seconds: dict[tuple[str, type], float] = {}
 
@@ -109,6 +118,11 @@ class StudyRunner:
     def data(self) -> FederatedData:
         """What is trained on."""
         return self._needed("the data")
+
+    @property
+    def score(self) -> str | None:
+        """The metric of the task that was given. None: the data decide."""
+        return None if self._builder.task is None else self._builder.task.score
 
     def seeds(self, arm: Arm) -> range:
         """The seeds of a series: as told, or as many as the series says."""
@@ -186,9 +200,17 @@ class StudyRunner:
 
     def folder(self, name: str, config: RunConfig) -> Path:
         """Where a run is trained: under the name that was first given to it."""
-        units, key = self.out / "units", key_of(config, self.facts.fingerprint)
+        units, key = self.out / "units", self._key(config)
         known = sorted(units.glob(f"*-{key}"))
         return known[0] if known else units / f"{slug(name)}-{config.model.name}-{key}"
+
+    def _key(self, config: RunConfig) -> str:
+        """What names the folder of a run: for objects and code of the user's, also what they are."""
+        key, theirs = key_of(config, self.facts.fingerprint), code_of(config.method)
+        if self._builder.model is None and self._builder.task is None and not theirs:
+            return key
+        built = self._builder.build(replace(config, run=replace(config.run, workers=0)))
+        return digest([key, theirs, tensor_digest(built.initial_model), built.worker_setup.task.name])
 
     def computing_unit(self, name: str, key: Mapping[str, Any]) -> str:
         """The name of a piece of computing."""
@@ -231,7 +253,7 @@ class StudyRunner:
         directory = self.folder(name, config)
         stops = [] if is_done(directory, config.run.rounds) else self.stops(config)
         watching = self._watch(f"{name}, {config.model.name}, seed {config.run.seed}")
-        found = trace_unit(config, directory, self._builder, watching, stops)
+        found = trace_unit(config, directory, replace(self._builder, method=config.method), watching, stops)
         if self.store is None:
             return found
         record = run_record(config, directory, asdict(self.facts), found.diverged)

@@ -80,8 +80,24 @@ class Table:
     def markdown(self) -> str:
         """Title, table, note."""
         lines = [f"**{self.title}**", "", _row(c.name for c in self.columns), _row("---" for _ in self.columns)]
-        lines += [_row(_shown(v, c.form) for v, c in zip(row, self.columns, strict=True)) for row in self.rows]
+        lines += [_row(row) for row in self.shown()]
         return "\n".join([*lines, *(["", self.note] if self.note else [])]) + "\n"
+
+    def shown(self) -> list[list[str]]:
+        """The rows as a person reads them."""
+        return [[_shown(v, c.form) for v, c in zip(row, self.columns, strict=True)] for row in self.rows]
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dicts by the columns' names; the half-width of an interval stands beside its mean."""
+        found = []
+        for row in self.rows:
+            record: dict[str, Any] = {}
+            for column, value in zip(self.columns, row, strict=True):
+                record[column.name] = value.mean if isinstance(value, Estimate) else value
+                if isinstance(value, Estimate) and value.half is not None:
+                    record[f"{column.name} ±"] = value.half
+            found.append(record)
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -21,16 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
+from fedgsp.core.tables import frame, html_table, text_table
 from fedgsp.prepare import Once
+from fedgsp.report.notebook import Plot
+from fedgsp.report.tune_plot import tuning_figure
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.run.metrics import evaluations, final, final_rounds
-from fedgsp.study.grid import Axis, Point, parse_grid, points, shown
+from fedgsp.study.grid import Axis, Grid, Point, parse_grid, points, shown
 from fedgsp.study.history import History
 from fedgsp.study.units import run_unit
 
 if TYPE_CHECKING:
+    from fedgsp.method import Method
     from fedgsp.run.callbacks import Callback
 
 SCHEMA = 2
@@ -51,7 +55,7 @@ class PointResult:
     note: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuning:
     """A finished sweep: outcomes in the order of the grid, and the best of them."""
 
@@ -83,6 +87,46 @@ class Tuning:
                 found.append(f"the best {axis.name} is the {which} tried ({shown(value)}): widen the grid there.")
         return tuple(found)
 
+    @property
+    def method(self) -> Method:
+        """The method with the best values in place."""
+        return self.best.point.method
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for every grid point: its values, and its figures on validation samples."""
+        kept = ("score", "spread", "loss", "note")
+        return [{**o.point.values, **{name: getattr(o, name) for name in kept}} for o in self.outcomes]
+
+    def to_pandas(self) -> Any:
+        """The outcomes as a pandas DataFrame."""
+        return frame("pandas", self.rows)
+
+    def to_polars(self) -> Any:
+        """The outcomes as a polars DataFrame."""
+        return frame("polars", self.rows)
+
+    def plot(self) -> Plot:
+        """The validation score over the first axis."""
+        return Plot(tuning_figure(self.score, [(o.point.values, o.score, o.spread) for o in self.outcomes]))
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        names = [axis.name for axis in self.axes]
+        rows = []
+        for one in self.outcomes:
+            figures = ("diverged", "", "") if one.score is None else (f"{abs(one.score):.4f}", f"{one.spread:.4f}", "")
+            mark = "best" if one.score is not None and one is self.best else figures[2]
+            rows.append([*(shown(one.point.values[name]) for name in names), *figures[:2], mark])
+        return [*names, f"validation {self.score}", "over seeds", ""], rows
+
+    def __repr__(self) -> str:
+        heads, rows = self._table()
+        return "\n".join([f"Tuning of {self.method.name}: best {self.best.point.label}", *text_table(heads, rows, most=6)])
+
+    def _repr_html_(self) -> str:
+        heads, rows = self._table()
+        return html_table(f"Tuning of {self.method.name}", heads, rows, " ".join(self.advice))
+
     def as_dict(self) -> dict[str, Any]:
         """For tune.json: validation figures only."""
         return {
@@ -101,7 +145,7 @@ class Tuning:
 
 def tune(
     config: RunConfig,
-    grid: Sequence[str],
+    grid: Grid,
     out: Path,
     *,
     seeds: Sequence[int] = (0,),
@@ -132,13 +176,14 @@ def tune(
     first, *others = points(axes, config.method)
     built = builder.build(replace(config, method=first.method))  # refuses what makes no sense before anything starts
     if built.data.validation.sizes[built.evaluated].sum() == 0:
-        raise InputError("no client has a validation sample to choose by; keep a larger share with --validation.")
+        raise InputError("no client has a validation sample to choose by; keep a larger share with `validation=`.")
     for point in others:
         point.method.check()
 
     def run(point: Point, unit: RunConfig) -> History | str:
         seed = unit.run.seed
-        return run_unit(unit, out / point.label / f"seed-{seed}", builder, callbacks(f"{point.label} seed {seed}"))
+        maker = replace(builder, method=unit.method)
+        return run_unit(unit, out / point.label / f"seed-{seed}", maker, callbacks(f"{point.label} seed {seed}"))
 
     tuning = evaluate_grid(config, grid, run, seeds=seeds, score=built.worker_setup.task.score)
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
@@ -146,7 +191,7 @@ def tune(
 
 
 def evaluate_grid(
-    config: RunConfig, grid: Sequence[str], run: RunPoint, *, seeds: Sequence[int] = (0,), score: str | None = "accuracy"
+    config: RunConfig, grid: Grid, run: RunPoint, *, seeds: Sequence[int] = (0,), score: str | None = "accuracy"
 ) -> Tuning:
     """The figures of every point of a grid, whose runs `run` gives.
 

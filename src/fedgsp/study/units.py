@@ -18,18 +18,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import Diverged, InputError
-from fedgsp.cost import FLEETS, costs_by_round
+from fedgsp.cost import FLEETS, Epochs, costs_by_round
 from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
-from fedgsp.run.config import RunConfig, read_config
+from fedgsp.run.clients import read_client_facts
+from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.run.flops import flops_per_sample
-from fedgsp.run.reader import latest_checkpoint, read_history, read_log, read_result
+from fedgsp.run.reader import RunReader, latest_checkpoint, read_history, read_log, read_result
+from fedgsp.run.trust import code_named
 from fedgsp.study.commit import source_commit
 from fedgsp.study.history import History
 
 if TYPE_CHECKING:
     from fedgsp.run.callbacks import Callback
+    from fedgsp.run.config import RunConfig
 
 SCHEMA = 1
 DIVERGED = "diverged.txt"
@@ -64,9 +67,11 @@ def run_unit(
 ) -> History | str:
     """The journal of a run of `config` in `directory`: read if finished, else resumed or started; a text if it diverged."""
     if (directory / "config.toml").exists():
-        recorded = read_config(directory / "config.toml")
+        recorded = replace(trusting(builder, config), method=config.method).read(
+            directory / "config.toml"
+        )  # whose parts may be a notebook's
         named = recorded if builder.model is None else replace(recorded, model=config.model)
-        _check_same(config, named, directory)
+        _check_same(config, named, RunReader(directory).config.get("method"), directory)
     return _advance(config, directory, builder, callbacks)
 
 
@@ -79,7 +84,7 @@ def trace_unit(
     """
     file = directory / "config.toml"
     if file.exists() and finished_history(directory, config.run.rounds) is None:
-        recorded = read_config(file)
+        recorded = trusting(builder, config).read(file)
         told = replace(recorded, data=replace(recorded.data, source=config.data.source))
         if told != recorded:
             write_whole(file, told.to_toml().encode())
@@ -92,6 +97,11 @@ def trace_unit(
         return Trace(directory.name, history, {}, {})
     times = fleet_times(config, directory, config.run.rounds, builder)
     return Trace(directory.name, history, times["seconds"], times["computing"])
+
+
+def trusting(builder: RunBuilder, config: RunConfig) -> RunBuilder:
+    """The builder that lets run what the user's own configuration names, in a folder that records the same."""
+    return replace(builder, trust=frozenset(code_named(config.as_dict())))
 
 
 def computed_unit(directory: Path, work: Callable[[], Any]) -> Any:
@@ -147,8 +157,9 @@ def _advance(config: RunConfig, directory: Path, builder: RunBuilder, callbacks:
     try:
         if (directory / "config.toml").exists():
             result = lifecycle.resume(
-                directory, rounds=config.run.rounds, workers=config.run.workers, builder=builder, callbacks=callbacks
-            )
+                directory, rounds=config.run.rounds, workers=config.run.workers, builder=trusting(builder, config),
+                callbacks=callbacks,
+            )  # fmt: skip
         else:
             result = lifecycle.start(builder.build(config), directory, callbacks)
     except Diverged as error:
@@ -158,9 +169,13 @@ def _advance(config: RunConfig, directory: Path, builder: RunBuilder, callbacks:
 
 
 def fleet_times(
-    config: RunConfig, directory: Path, rounds: int, builder: RunBuilder, *, keep: bool = True
+    config: RunConfig, directory: Path, rounds: int, builder: RunBuilder, *, keep: bool = True, epochs: Epochs | None = None
 ) -> dict[str, dict[str, list[float]]]:
-    """Seconds until the end of each round on every named fleet; kept beside a unit, since event logs are large."""
+    """Seconds until the end of each round on every named fleet; kept beside a unit, since event logs are large.
+
+    `epochs` are the local rule's, where `config` does not have the method of the run. The run is built, with its data, only if
+    its directory does not say what a sample costs.
+    """
     file = directory / FLEET_TIMES
     with suppress(OSError, ValueError):
         told = json.loads(file.read_text())
@@ -169,10 +184,13 @@ def fleet_times(
     log = directory / "events.jsonl"
     if not log.exists():
         raise InputError(f"{directory} has no event log, so its time on a fleet cannot be worked out; run it anew.")
-    flops, events = flops_per_sample(builder.build(config)), read_log(directory, "events")
+    facts = read_client_facts(directory)
+    flops = None if facts is None else facts.flops_per_sample
+    flops = flops_per_sample(builder.build(config)) if flops is None else flops
+    events, epochs = read_log(directory, "events"), config.method.local.epochs_in if epochs is None else epochs
     times: dict[str, dict[str, list[float]]] = {"seconds": {}, "computing": {}}
     for name, fleet in FLEETS.items():
-        costs = costs_by_round(events, fleet, flops, config.method.local.epochs_in, rounds)
+        costs = costs_by_round(events, fleet, flops, epochs, rounds)
         for what, lines in times.items():
             lines[name] = [round(t, 6) for t in accumulate(getattr(costs[r], what) for r in range(1, rounds + 1))]
     table = {"schema": SCHEMA, "rounds": rounds, "flops_per_sample": flops, **times}
@@ -201,13 +219,13 @@ def run_record(config: RunConfig, directory: Path, data: Mapping[str, Any], dive
     }  # fmt: skip
 
 
-def _check_same(ours: RunConfig, theirs: RunConfig, directory: Path) -> None:
-    """A unit's folder belongs to its configuration; only rounds and workers may change."""
+def _check_same(ours: RunConfig, theirs: RunConfig, method: Any, directory: Path) -> None:
+    """A unit's folder belongs to its configuration; only rounds and workers may change. `method` is the recorded table."""
     same = replace(theirs, run=replace(theirs.run, rounds=ours.run.rounds, workers=ours.run.workers))
-    mine, there = ours.as_dict(), same.as_dict()
+    mine, there = json.loads(json.dumps([ours.as_dict(), {**same.as_dict(), "method": method}]))
     if mine != there:
         odd = [key for key in ("run", "data", "model", "method") if mine[key] != there[key]]
         raise InputError(
             f"{directory} was run with another configuration (its [{odd[0] if odd else 'schema'}] differs); choose another "
-            f"place with --out."
+            f"place with `out=`."
         )

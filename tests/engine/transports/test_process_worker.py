@@ -91,6 +91,8 @@ from torch import nn
 
 from fedgsp.client import SGD
 
+pytestmark = pytest.mark.timing
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(SGD):
@@ -120,7 +122,7 @@ def test_the_working_folder_of_a_command_shadows_nothing_and_its_modules_are_fou
         str(Path(sys.executable).with_name("fedgsp")), "run", "--data", "data.npz", "--model", "mine:net", "--rounds", "1",
         "--workers", "2", "--set", 'method.local={kind="mine:Rule"}', "--out", "run", "--quiet",
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=folder, env=tiny.environment(), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, env=tiny.environment(), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "run" / "result.json").read_text())["status"] == "finished"
 
@@ -145,7 +147,7 @@ def test_nor_does_that_of_a_script(folder: Path, tmp_path_factory: pytest.TempPa
         env=tiny.environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert (done.stdout, done.returncode) == ("finished\n", 0), done.stderr

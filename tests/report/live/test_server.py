@@ -32,7 +32,7 @@ def serving(*places: Path, host: str = "127.0.0.1") -> Iterator[WatchServer]:
 
 
 def ask(server: WatchServer, path: str = "/", method: str = "GET", **headers: str) -> tuple[int, http.client.HTTPMessage, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=600)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -136,7 +136,7 @@ def test_who_is_local() -> None:
 
 
 def test_a_port_that_is_taken_is_a_sentence(run: Path) -> None:
-    with serving(run) as server, pytest.raises(InputError, match="choose others with --host and --port"):
+    with serving(run) as server, pytest.raises(InputError, match="choose others with `host=` and `port=`"):
         WatchServer([run], port=server.server_port)
 
 

@@ -14,7 +14,7 @@ from fedgsp.core.imports import need
 
 CLIENT = ("writer_id", "client_id", "client", "user_id", "user", "writer", "partition_id", "site")
 LABEL = ("character", "label", "labels", "fine_label", "target", "class", "y")
-FEATURES = ("image", "img", "pixels", "features", "x")
+FEATURES = ("image", "img", "pixels", "pixel_values", "input_ids", "features", "x")
 LARGEST_IMAGE = 1 << 24
 """Pixels; larger pictures are refused before they are decoded."""
 

@@ -25,6 +25,7 @@ from fedgsp.data.digests import digest_of_files
 from fedgsp.data.readers.encoding import parse_shape
 from fedgsp.data.readers.entry_writer import SPLITS, UNSPLIT
 from fedgsp.data.readers.leaf_convert import Encoder, LeafFile, convert
+from fedgsp.data.readers.leaf_text import ENCODERS, TextEncoder
 
 if TYPE_CHECKING:
     from fedgsp.data.federated import FederatedData
@@ -47,9 +48,10 @@ def load_leaf(
     """Read a LEAF directory; it is converted once, into the cache.
 
     Args:
-        path: The directory with train/ and test/, or with *.json files to be split.
+        path: The directory with train/ and test/, or with JSON files to be split.
         shape: What a sample's numbers are arranged in ("28x28", "flat"); square pixel images are found by themselves.
-        encoder: A function (or its name, `package.module:function`) from a client's raw x and y lists to arrays, for text.
+        encoder: For text: "shakespeare" or "sent140", or a function (or its name, `package.module:function`) from a client's
+            raw x and y lists to arrays.
         unmatched: What to do about clients that are in train/ or in test/ only: "refuse", "keep" or "drop" them.
         progress: Called as the work goes on.
         **common: Options that all readers share: classes, test, seed, min_samples, partition and its parameters.
@@ -61,6 +63,10 @@ def load_leaf(
         InputError: If the directory or a file in it cannot be read; the sentence names the file and the client.
     """
     options = ReaderOptions(**common)
+    known = ENCODERS.get(encoder) if isinstance(encoder, str) else None
+    if known is not None:
+        encoder = known
+        options = options if options.classes is not None else replace(options, classes=known.classes)
     if unmatched not in UNMATCHED:
         raise InputError(f"unmatched must be one of {', '.join(UNMATCHED)}, not '{unmatched}'.")
     wanted = parse_shape(shape)
@@ -74,6 +80,8 @@ def load_leaf(
         data = data.select([k for k, name in enumerate(data.clients) if name in keep])
         if len(data) == 0:
             raise InputError(f"{path}: no client is in both train/ and test/.")
+    if known is not None:
+        data = replace(data, vocabulary=known.vocabulary, padding=known.padding)
     return _arranged(data, wanted, sidecar, path)
 
 
@@ -149,8 +157,11 @@ def _encoder(given: str | Encoder | None) -> tuple[Encoder | None, str]:
         function = given
     else:
         if ":" not in given:
-            raise InputError(f"encoder must look like package.module:function, not '{given}'.")
+            raise InputError(f"encoder must be {', '.join(ENCODERS)} or look like package.module:function, not '{given}'.")
         function = import_named(given, "cannot import the encoder")
+    if isinstance(given, TextEncoder):
+        code = f"{given!r} {inspect.getsource(inspect.getmodule(TextEncoder) or TextEncoder)}"
+        return function, hashlib.sha256(code.encode()).hexdigest()
     try:
         code = inspect.getsource(inspect.getmodule(function) or function)
     except (OSError, TypeError):

@@ -1,8 +1,8 @@
 """A worker process: `main(connection, lifeline, setup, ...)` on inherited descriptors, in its own interpreter.
 
-It is started as a program of its own, so that scripts need no main guard and notebooks work; what it needs from the caller
-(rule, model, task) arrives by cloudpickle. It ends when its parent does: a thread waits for the end of the lifeline pipe, which
-the kernel closes even after `kill -9`.
+It is forked by a program of its own that has imported this module (`core/fork_server.py`), so that scripts need no main guard
+and notebooks work; what it needs from the caller (rule, model, task) arrives by cloudpickle. It ends when its parent does: a
+thread waits for the end of the lifeline pipe, which the kernel closes even after `kill -9`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from typing import Any
 import cloudpickle
 import torch
 
+import fedgsp.parts  # noqa: F401 - what a setup may be made of: imported once for all workers
+from fedgsp.core.fork_server import serve
 from fedgsp.core.state import ServerState
 from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.messages import ChainOutput, EvaluateTask, TaskFailed, TrainDone
 from fedgsp.engine.transports.shared_memory import Heartbeat, Layout, Region, lay_out, open_data, read_bytes
 from fedgsp.engine.worker import Worker
+
+__all__ = ["NO_START", "ModelLayout", "OutputLayout", "WorkerReady", "main", "serve"]
 
 NO_START = -1
 """The number in the failure of a worker that could not be set up."""

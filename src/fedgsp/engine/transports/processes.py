@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 
+from fedgsp.core import forked
 from fedgsp.core.errors import RunFailed
-from fedgsp.core.imports import python
+from fedgsp.core.fork_server import NO_FORK
 from fedgsp.engine.messages import Answer, ChainOutput, EvaluateTask, Task, TaskFailed, TrainDone, TrainTask, WorkerGone
 from fedgsp.engine.scheduler import Scheduler
 from fedgsp.engine.time_limits import Activity, TimeLimits
@@ -36,7 +37,7 @@ KILL_SECONDS = 10.0
 class ProcessHandle(WorkerHandle):
     """One process, our ends of the wires to it, and two outboxes: results are read from one while it fills the other."""
 
-    process: subprocess.Popen[bytes]
+    process: forked.Process
     connection: Connection[Any, Any]
     lifeline: int
     outboxes: tuple[Region, Region]
@@ -149,7 +150,8 @@ class ProcessTransport(Transport):
         number, client, _ = worker.position()
         worker.end()
         cause = cause or _cause_of_death(worker.process.returncode)
-        self._failed_starts = 0 if worker.ready else self._failed_starts + 1
+        if worker.process.returncode != NO_FORK:  # the next is not forked
+            self._failed_starts = 0 if worker.ready else self._failed_starts + 1
         if self._failed_starts >= self.most_failed_starts:
             raise RunFailed(
                 f"worker processes cannot start, {self._failed_starts} in a row: {cause}; what they printed may say why."
@@ -215,13 +217,10 @@ class ProcessTransport(Transport):
                 inherited = [
                     there.fileno(), watched, self._setup, *models, heartbeat.descriptor, *(o.descriptor for o in outboxes),
                 ]  # fmt: skip
-                process = subprocess.Popen(
-                    python("fedgsp.engine.transports.process_worker", f"main{tuple(inherited)}"),
-                    pass_fds=[*inherited, *self._data.descriptors],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,  # a terminal's Ctrl-C reaches the parent only
-                )
+                process = forked.start(
+                    "fedgsp.engine.transports.process_worker", "main", tuple(inherited),
+                    [*inherited, *self._data.descriptors], environment,
+                )  # fmt: skip
                 ours.pop_all()
         except OSError as error:
             raise RunFailed(f"worker processes cannot start: {error.strerror or error}.") from error
@@ -240,7 +239,8 @@ class ProcessEngine(Scheduler):
 
     def process_ids(self) -> list[int]:
         """The workers' process numbers."""
-        return [worker.process.pid for worker in self._processes.workers]
+        found = [worker.process for worker in self._processes.workers]
+        return [one.born() if isinstance(one, forked.ForkedProcess) else one.pid for one in found]
 
     def wait_until_ready(self) -> None:
         """Return when all workers are set up: for measurements, the engine itself never waits for all."""

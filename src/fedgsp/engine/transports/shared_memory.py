@@ -12,7 +12,7 @@ import struct
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,6 +164,10 @@ class ArrayHandle:
         return np.frombuffer(pages, dtype=self.dtype).reshape(self.shape)
 
 
+NOT_SENT = ("features", "labels", "memo")
+"""What of a federation does not travel as it is: arrays are shared, and nobody asks a worker for the fingerprint."""
+
+
 class SharedData:
     """A federation made visible to other processes, without a copy where its arrays are memory-mapped files already."""
 
@@ -176,9 +180,7 @@ class SharedData:
     def recipe(self) -> tuple[ArrayHandle, ArrayHandle, dict[str, Any]]:
         """What `open_data` needs, small enough to pickle."""
         data = self._data
-        rest = {
-            name: getattr(data, name) for name in ("clients", "train", "test", "validation", "classes", "divisor", "source")
-        }
+        rest = {one.name: getattr(data, one.name) for one in fields(FederatedData) if one.name not in NOT_SENT}
         return self._features, self._labels, rest
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class WatchServer(ThreadingHTTPServer):
             except OSError as error:
                 refused = error
         raise InputError(
-            f"cannot serve on {host}, port {tried}: {refused.strerror or refused}; choose others with --host and --port."
+            f"cannot serve on {host}, port {tried}: {refused.strerror or refused}; choose others with `host=` and `port=`."
         ) from refused
 
     def server_bind(self) -> None:

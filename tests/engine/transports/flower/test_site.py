@@ -12,7 +12,7 @@ import pytest
 
 import fedgsp
 from fedgsp.core.errors import InputError
-from fedgsp.engine.transports.flower.histogram import told_counts
+from fedgsp.engine.transports.flower.histogram import LEDGER, draw, margin, shared_out, told_counts
 from fedgsp.engine.transports.flower.run_spec import built_in_rules
 from fedgsp.engine.transports.flower.shard import open_shard
 from fedgsp.engine.transports.flower.site import MODELS, Site, read_site
@@ -54,6 +54,9 @@ class TestSettings:
             ('[site]\nname = "a"\n[data]\nsource = "x.npz"\n[privacy]\nepsilon = 0', "epsilon must be between"),
             ('[site]\nname = "a"\n[data]\nsource = "x.npz"\n[privacy]\ndelta = 2.0', "delta must be 0, or"),
             ('[site]\nname = "a"\n[data]\nsource = "x.npz"\n[allow]\nmethods = "sgd"', "must be a list of texts"),
+            ('[site]\nname = "a"\n[data]\nsource = "x.npz"\n[allow]\nvalidation = 1.5', "must be a share"),
+            ('[site]\nname = "a"\n[data]\nsource = "x.npz"\n[allow]\nevaluations = -1', "must be a whole number"),
+            ('[site]\nname = "a"\n[data]\nsource = "x.npz"\n[privacy]\nepsilon_limit = 0', "epsilon_limit must be above 0"),
             ("[site", "not valid TOML"),
         ],
     )
@@ -117,15 +120,25 @@ class TestHistogram:
         counts = shard.data.profiles().counts[0]
         assert told_counts(replace(site, histogram="exact"), shard, counts) == counts.tolist()
         assert told_counts(replace(site, histogram="off"), shard, counts) is None
-        noised = told_counts(replace(site, histogram="noised", epsilon=0.01), shard, counts)
-        assert noised != counts.tolist()
+        noised = told_counts(replace(site, histogram="noised", epsilon=0.01), shard, counts * 1000)
+        assert noised != (counts * 1000).tolist()
+        assert sum(noised or ()) == 1000 * counts.sum()
 
-    def test_noise_is_drawn_once_for_a_version_of_the_data(self, site: Site) -> None:
+    def test_noise_is_drawn_once_for_a_set_of_samples_whatever_its_version(self, site: Site) -> None:
         pytest.importorskip("opendp")
         shard, noisy = open_shard(site), replace(site, histogram="noised", epsilon=0.01)
-        counts = shard.data.profiles().counts[0]
-        answers = [told_counts(noisy, shard, counts) for _ in range(5)]
-        assert all(answer == answers[0] for answer in answers)
-        assert told_counts(noisy, replace(shard, version="f" * 32), counts) != answers[0]
-        kept = json.loads((site.state / f"noised-{shard.version}.json").read_text())
-        assert kept["setting"] == [0.01, 1e-05, 3]
+        first = draw(noisy, shard)
+        assert all(draw(noisy, shard) == first for _ in range(3))
+        assert draw(noisy, replace(shard, version="f" * 32)) == first
+        kept = json.loads((site.state / LEDGER).read_text())
+        assert [(one["epsilon"], one["delta"], len(one["counts"])) for one in kept["draws"]] == [(0.01, 1e-05, 3)]
+
+    def test_the_noise_and_the_margin_are_those_of_the_stated_sensitivity(self) -> None:
+        # By hand: rho = (sqrt(ln 2e5 + 1) - sqrt(ln 2e5))^2 = 0.01965 for (1, 5e-6), variance 1/(2 rho) = 25.44, times 2 for
+        # the squared L2 sensitivity; margin = 7.133 * sqrt(2 ln 6e5) = 36.8.
+        assert margin(1.0, 1e-5) == 37
+        assert margin(1.0, 0.0) == 44  # 2 ln(3e9) = 43.6
+
+    def test_counts_are_shared_out_to_add_up(self) -> None:
+        assert shared_out(np.array([3, 1, 0]), 8) == [6, 2, 0]
+        assert shared_out(np.array([1, 1, 1]), 2) == [1, 1, 0]

@@ -33,6 +33,9 @@ from fedgsp.run.callbacks import Callback, Failure
 from fedgsp.server import Mean
 from tests.support import ray_clusters, tiny
 from tests.support.faulty_rules import Dies, Raises, RaisesOnce, Stops
+from tests.support.waking import Waker
+
+pytestmark = pytest.mark.timing
 
 DATA = "glyphs:clients=8"
 
@@ -223,16 +226,13 @@ def test_a_worker_that_is_stopped_is_replaced_after_the_limit(tmp_path: Path) ->
     common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 2}
     there = fedgsp.train(tiny.static(2, rule), **common, workers=1, engine="ray", hop_seconds=4.0, callbacks=[heard])
     assert states(there) == states(fedgsp.train(tiny.static(2), **common, workers=0))
-    (lost,) = heard.lost
+    # On a busy machine another worker may be too slow without having stopped.
+    (lost,) = [one for one in heard.lost if f"(process {flag.read_text()} on node " in one.cause]
     (walked,) = [chain.clients for chain in heard.plans[0].chains if 5 in chain.clients]
     # What was said of the hops before may not have left the stopped process: then an earlier client of its chain is named.
     assert lost.client in walked[: walked.index(5) + 1]
-    assert f"its worker (process {flag.read_text()} on node " in lost.cause
     assert "took longer than the 4 s" in lost.cause
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{flag.read_text()}").exists():
-        assert time.monotonic() < deadline, "the stopped worker is still there"
-        time.sleep(0.1)
+    _until(lambda: not Path(f"/proc/{flag.read_text()}").exists(), 300)
 
 
 @pytest.mark.usefixtures("ray_here")
@@ -242,14 +242,14 @@ def test_without_a_limit_a_worker_that_is_stopped_gets_a_line(
 ) -> None:
     """Of many short chains that are one task only the task is known."""
     monkeypatch.setattr("fedgsp.run.run.TimeLimits", partial(TimeLimits, floor=2.0, unknown=2.0))
-    flag, slow = tmp_path / "stopped", list[WorkerSlow]()
+    flag, told = tmp_path / "stopped", list[WorkerSlow]()
+    waker = Waker(flag)
 
     class Wakes(Callback):
         def on_failure(self, failure: Failure) -> None:
-            named = f"process {flag.read_text() if flag.exists() else None} "
-            if isinstance(failure, WorkerSlow) and failure.worker.startswith(named):
-                slow.append(failure)
-                os.kill(int(flag.read_text()), signal.SIGCONT)
+            if isinstance(failure, WorkerSlow):
+                told.append(failure)
+                waker.ask()
 
     rule = Stops(lr=0.05, batch_size=3, at=5, once=str(flag))
     planner = Grouped(Singletons(), Random(), kappa=1.0) if together else tiny.static(2).planner
@@ -258,6 +258,7 @@ def test_without_a_limit_a_worker_that_is_stopped_gets_a_line(
     there = fedgsp.train(Method(planner, rule, Mean()), **common, workers=1, engine="ray", callbacks=[Wakes()])
     calm = Method(planner, SGD(lr=0.05, batch_size=3), Mean())
     assert states(there) == states(fedgsp.train(calm, **common, workers=0))
+    slow = [one for one in told if one.worker.startswith(f"process {flag.read_text()} ") and "evaluation" not in one.what]
     assert (slow[0].client is None) == together  # what was said of the client before may not have left the stopped process
     assert ("short chains" if together else "client 'site-0") in slow[0].what
 
@@ -269,7 +270,7 @@ def test_what_the_cluster_cannot_give_is_said_at_once() -> None:
         fedgsp.train(tiny.chains(), **common, engine=on_ray(resources="gpu=1"))
     with pytest.raises(InputError, match="needs workers"):
         fedgsp.train(tiny.chains(), **common, engine="ray", workers=0)
-    with pytest.raises(InputError, match="say --engine ray"):
+    with pytest.raises(InputError, match="say `engine='ray'`"):
         fedgsp.train(tiny.chains(), **common, engine={"address": "auto"})
 
 
@@ -292,7 +293,7 @@ def test_every_kind_of_method_gives_the_same_bits(method: str, tmp_path: Path) -
 
 def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"--engine ray needs the package 'ray'.*pip install 'fedgsp\[ray\]'"):
+    with pytest.raises(InputError, match=r"`engine='ray'` needs the package 'ray'.*pip install 'fedgsp\[ray\]'"):
         fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, engine="ray")
 
 
@@ -314,17 +315,17 @@ def test_a_ray_of_our_own_listens_on_this_machine_only_and_goes_with_the_run(tmp
     )  # fmt: skip
     try:
         history = tmp_path / "run" / "journal.jsonl"
-        _until(lambda: history.exists() and history.read_text().count("\n") >= 2, 120)
+        _until(lambda: history.exists() and history.read_text().count("\n") >= 2, 600)
         family = _descendants(run.pid)
         listening = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout.splitlines()
         ours = [line for line in listening if any(f"pid={pid}," in line for pid in family)]
         assert ours
         assert all("127.0.0.1" in line.split()[3] or "[::1]" in line.split()[3] for line in ours), ours
         run.send_signal(signal.SIGINT)
-        _, told = run.communicate(timeout=60)
+        _, told = run.communicate(timeout=300)
         assert run.returncode == 130, told
         assert "fedgsp resume" in told
-        _until(lambda: not any(_alive(pid) for pid in family), 30)
+        _until(lambda: not any(_alive(pid) for pid in family), 300)
     finally:
         run.kill()
     rounds = history.read_text().count("\n") + 1
@@ -403,7 +404,7 @@ def test_files_in_the_working_folder_do_not_shadow_the_standard_library(tmp_path
     temporary = ray_clusters.own_folder()
     try:
         done = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, timeout=150, check=False,
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=600, check=False,
             env={**tiny.environment(), "RAY_TMPDIR": temporary},
         )  # fmt: skip
         assert (done.stdout.strip(), done.returncode) == ("finished", 0), done.stderr

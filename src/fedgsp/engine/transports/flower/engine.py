@@ -28,8 +28,11 @@ from fedgsp.engine.chain_runner import peak_memory_bytes
 from fedgsp.engine.messages import EngineEvent, HopDone, HopSkipped, Listener, NotEvaluated
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.board import Board, NoBoard
+from fedgsp.engine.transports.flower.post import Clock
+from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.site_messages import Evaluating, SiteAddress, SiteQuestion, Training
-from fedgsp.engine.transports.flower.transport import Clock, Conversation, FlowerTransport, ask
+from fedgsp.engine.transports.flower.transport import Conversation, FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UpdateGuard
 from fedgsp.evaluate.forward import SampleScores
 
@@ -59,12 +62,14 @@ class Sites(Protocol):
 
 @dataclass(frozen=True)
 class MessageSettings:
-    """How messages are sent: at most so many at once, how long each may take, how far an update may reach."""
+    """How messages are sent: at most so many at once, how long each may take, how far an update may reach, what is believed."""
 
     in_flight: int = 8
     time_limit: AdaptiveTimeLimit = field(default_factory=lambda: AdaptiveTimeLimit(60.0, 3600.0))
     guard: UpdateGuard = field(default_factory=lambda: UpdateGuard(10.0))
     clock: Clock = field(default_factory=Clock)
+    board: Board = field(default_factory=NoBoard)
+    limits: SiteLimits = field(default_factory=SiteLimits)
 
 
 class FlowerEngine:
@@ -83,16 +88,22 @@ class FlowerEngine:
         weighing: Weighing | None = None,
     ) -> Iterator[ChainResult]:
         """See `Engine.run`."""
-        self._messages.guard.next_round()
-        conversation = Training(plan, state, self._setup, self._run_spec, self._sites, self._messages.guard)
+        guard, limits = self._messages.guard, self._messages.limits
+        guard.next_round(plan)
+        conversation = Training(plan, state, self._setup, self._run_spec, self._sites, guard, limits)
 
         def told(event: EngineEvent) -> None:
             if isinstance(event, HopDone) and event.waited is not None:
                 report = event.report
                 self._messages.time_limit.learn(report.client, report.samples, report.seconds, event.waited)
             listener(event)
+            board.note(event)
 
-        scheduler = ChainScheduler(self._transport(conversation, self._sites.data.train.sizes, plan.round))
+        board = self._messages.board
+        board.begin(plan)
+        transport = self._transport(conversation, self._sites.data.train.sizes, plan.round)
+        transport.asked = board.asked
+        scheduler = ChainScheduler(transport)
         work = planned_work(plan, self._sites.data)
         return scheduler.run_chains(plan, state, told, absent, work=work)
 
@@ -110,7 +121,7 @@ class FlowerEngine:
             for client, part, at in _runs(data, rows):
                 questions.setdefault((client, name, own), {})[part] = (which, at)
         asked = [SiteQuestion(*key, tuple(parts)) for key, parts in questions.items()]
-        conversation = Evaluating(asked, state, self._setup, self._run_spec, self._sites)
+        conversation = Evaluating(asked, state, self._setup, self._run_spec, self._sites, self._messages.limits)
         transport, missing = self._transport(conversation, data.sizes, state.round), []
 
         def skipped(event: HopSkipped) -> None:
@@ -120,9 +131,9 @@ class FlowerEngine:
         for index in ask(transport, [question.client for question in asked], skipped, state.round):
             question = asked[index]
             places = questions[question.client, question.model, question.personal]
-            for part, sums in transport.answers[index].items():
+            for part, means in transport.answers[index].items():
                 which, at = places[part]
-                _put(scores[which], at, sums)
+                _put(scores[which], at, means)
         missing.sort(key=lambda one: one.client)
         return FinishedEvaluation(scores, tuple(missing))
 
@@ -149,21 +160,17 @@ class FlowerEngine:
 
 
 def _runs(data: FederatedData, rows: NDArray[np.int64]) -> Iterator[tuple[int, str, int]]:
-    """Which client's which part the rows are, run by run, and where among the rows each begins; parts are asked for whole."""
-    at = 0
-    while at < len(rows):
-        client, part, size = _place(data, int(rows[at]))
-        yield client, part, at
-        at += size
+    """Which client's which part each row is, and its place among the rows: an outline has one row for a whole part."""
+    for at, row in enumerate(rows):
+        yield *_place(data, int(row)), at
 
 
-def _place(data: FederatedData, row: int) -> tuple[int, str, int]:
-    """(client, part, its size) of a row: an outline numbers its rows part by part, client by client."""
+def _place(data: FederatedData, row: int) -> tuple[int, str]:
+    """(client, part) of a row: an outline numbers its rows part by part, client by client."""
     for part in SPLITS:
         rows = getattr(data, part)
         if len(rows.rows) and rows.rows[0] <= row <= rows.rows[-1]:
-            client = int(np.searchsorted(rows.offsets, row - rows.rows[0], side="right")) - 1
-            return client, part, int(rows.sizes[client])
+            return int(np.searchsorted(rows.offsets, row - rows.rows[0], side="right")) - 1, part
     raise ValueError(f"row {row} is nobody's")
 
 
@@ -171,8 +178,8 @@ def _empty(length: int, setup: WorkerSetup) -> SampleScores:
     return SampleScores(np.zeros(length), {name: np.zeros(length) for name in setup.task.metrics})
 
 
-def _put(scores: SampleScores, at: int, sums: dict[str, float]) -> None:
-    """A client's sum stands in place of its first sample's value, and zeros after it: their sum is that, to the bit."""
-    scores.loss[at] = sums["loss"]
+def _put(scores: SampleScores, at: int, means: dict[str, float]) -> None:
+    """A client's mean over a part stands in the one row that the part has."""
+    scores.loss[at] = means["loss"]
     for name, column in scores.metrics.items():
-        column[at] = sums[name]
+        column[at] = means[name]

@@ -1,4 +1,4 @@
-"""Tensors and facts as Flower's records: raw bytes with a type and a shape, and JSON text. Never a pickle.
+"""Tensors and facts as Flower's records: tensors as one flat record (`wire.py`), facts as JSON text. Never a pickle.
 
 Whoever receives tensors checks them against what must come: names, types, shapes, lengths, and that every number is finite.
 What does not fit is `Refused`, with a sentence; nothing of it is used.
@@ -7,23 +7,16 @@ What does not fit is `Refused`, with a sentence; nothing of it is used.
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedgsp.core.tensors import FULL, Tensors, Wire, narrowed, tensor_bytes
+from fedgsp.core.tensors import FULL, Tensors, Wire, narrowed
+from fedgsp.engine.transports.flower.wire import Malformed, Placed, flat, places, tensors_at
 
-PROTOCOL = 1
-RAW = "fedgsp.raw"
-TYPES = {
-    str(kind).removeprefix("torch."): kind
-    for kind in (
-        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-        torch.uint8, torch.bool,
-    )
-}  # fmt: skip
+PROTOCOL = 2
+FLAT = "fedgsp.flat"
 FACTS = "fedgsp"
 MOST_TEXT = 16_000_000
 
@@ -40,52 +33,71 @@ class Refused(Exception):
 
 
 def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:
-    """Tensors as they are sent (little-endian, C order)."""
+    """Tensors as they are sent: one array, or none."""
     record = ArrayRecord()
-    for name, tensor in narrowed(tensors, wire).items():
-        kind, shape = str(tensor.dtype).removeprefix("torch."), tuple(int(n) for n in tensor.shape)
-        record[name] = Array(kind, shape, RAW, tensor_bytes(tensor).tobytes())
+    if tensors:
+        data = flat(narrowed(tensors, wire))
+        record[FLAT] = Array("uint8", (len(data),), FLAT, data)
     return record
 
 
-def unpack(record: ArrayRecord, what: str) -> Tensors:
-    """Tensors that came, each of a known type, of the length that its shape says, and finite."""
-    tensors: Tensors = {}
-    for name, array in record.items():
-        kind = TYPES.get(array.dtype)
-        if array.stype != RAW or kind is None:
-            raise Refused(f"{what}: the tensor '{name}' is of the unknown kind '{array.stype} {array.dtype}'")
-        shape = tuple(array.shape)
-        if any(n < 0 for n in shape) or math.prod(shape) * kind.itemsize != len(array.data):
-            raise Refused(f"{what}: the tensor '{name}' has {len(array.data)} bytes, which is not the shape {shape}")
-        flat = torch.frombuffer(bytearray(array.data), dtype=kind) if array.data else torch.empty(0, dtype=kind)
-        tensor = flat.reshape(shape)
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+def unpack(record: ArrayRecord, what: str, finite: Callable[[str], bool] = lambda name: True) -> Tensors:
+    """Tensors that came, each of a known type, of the length that its shape says, and (those that must be) finite."""
+    return _finite(*_opened(record, what), what, finite)
+
+
+def unpack_like(
+    record: ArrayRecord, like: Tensors, wire: Wire, what: str, finite: Callable[[str], bool] = lambda name: True
+) -> Tensors:
+    """Tensors that must have the names and shapes of `like` and, on the wire, its types; returned in its own types."""
+    expected = narrowed({name: t.new_empty(0) for name, t in like.items()}, wire)
+    data, found = _opened(record, what)
+    named = {place.name: place for place in found}
+    if named.keys() != like.keys():
+        odd = sorted(named.keys() ^ like.keys())
+        raise Refused(f"{what}: other tensors than expected ('{odd[0]}' and {len(odd) - 1} more)")
+    for name, place in named.items():
+        kind = str(expected[name].dtype).removeprefix("torch.")
+        if place.shape != tuple(like[name].shape):
+            raise Refused(f"{what}: '{name}' has the shape {place.shape} and not {tuple(like[name].shape)}")
+        if place.type != kind:
+            raise Refused(f"{what}: '{name}' is of the type {place.type} and not {kind}")
+    tensors = _finite(data, found, what, finite)
+    return {name: tensors[name].to(own.dtype) for name, own in like.items()}
+
+
+def payload(record: ArrayRecord) -> int:
+    """How many bytes of tensors a record has."""
+    return sum(place.end - place.begin for array in record.values() for place in places(array.data))
+
+
+def _opened(record: ArrayRecord, what: str) -> tuple[bytes, list[Placed]]:
+    if not record:
+        return b"", []
+    if list(record.keys()) != [FLAT] or record[FLAT].stype != FLAT:
+        name, array = next(iter(record.items()))
+        raise Refused(f"{what}: '{name}' is of the unknown kind '{array.stype} {array.dtype}'")
+    data = record[FLAT].data
+    try:
+        return data, places(data)
+    except Malformed as error:
+        raise Refused(f"{what}: {error}") from error
+
+
+def _finite(data: bytes, found: list[Placed], what: str, finite: Callable[[str], bool]) -> Tensors:
+    tensors = tensors_at(data, found)
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and finite(name) and not bool(tensor.isfinite().all()):
             raise Refused(f"{what}: the tensor '{name}' has values that are not finite")
-        tensors[name] = tensor
     return tensors
 
 
-def unpack_like(record: ArrayRecord, like: Tensors, wire: Wire, what: str) -> Tensors:
-    """Tensors that must have the names and shapes of `like` and, on the wire, its types; returned in its own types."""
-    expected = narrowed({name: t.new_empty(0) for name, t in like.items()}, wire)
-    if record.keys() != like.keys():
-        odd = sorted(set(record.keys()) ^ set(like.keys()))
-        raise Refused(f"{what}: other tensors than expected ('{odd[0]}' and {len(odd) - 1} more)")
-    for name, array in record.items():
-        kind = str(expected[name].dtype).removeprefix("torch.")
-        if tuple(array.shape) != tuple(like[name].shape):
-            raise Refused(f"{what}: '{name}' has the shape {tuple(array.shape)} and not {tuple(like[name].shape)}")
-        if array.dtype != kind:
-            raise Refused(f"{what}: '{name}' is of the type {array.dtype} and not {kind}")
-    return {name: t.to(like[name].dtype) for name, t in unpack(record, what).items()}
-
-
 def say(facts: dict[str, Any], **tensors: ArrayRecord) -> RecordDict:
-    """A message's content: facts, and tensors by what they are."""
+    """A message's content: facts, and tensors by what they are; those that are none are left out."""
     content = RecordDict({FACTS: ConfigRecord({"json": json.dumps({"protocol": PROTOCOL, **facts}, allow_nan=False)})})
     for name, record in tensors.items():
-        content[name] = record
+        if record:
+            content[name] = record
     return content
 
 

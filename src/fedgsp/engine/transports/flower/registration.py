@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.engine.transports.flower.histogram import told_counts
+from fedgsp.engine.transports.flower.histogram import told_counts, usable
 from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.run_spec import RunSpec
+from fedgsp.engine.transports.flower.scoring_limits import check_validation
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
 
 if TYPE_CHECKING:
@@ -18,8 +19,10 @@ def introduce(site: Site, facts: dict[str, Any]) -> dict[str, Any]:
     """The answer to a `query.hello`."""
     run_spec = RunSpec.decode(facts.get("run"))
     run_spec.check_allowed(site)
-    shard = open_shard(site)
-    check_fits(run_spec, shard, site)
+    check_validation(run_spec, site)
+    whole = open_shard(site)
+    check_fits(run_spec, whole, site)
+    shard = usable(site, whole)
     if run_spec.kernel.startswith("c-"):
         _check_kernel(run_spec.kernel)
     number = _number(facts.get("number"), site)
@@ -37,7 +40,7 @@ def introduce(site: Site, facts: dict[str, Any]) -> dict[str, Any]:
         "shape": list(shard.data.sample_shape),
         "dtype": str(shard.data.features.dtype),
         "divisor": shard.data.divisor,
-        "counts": told_counts(site, shard, counts),
+        "counts": told_counts(site, whole, counts),
     }
 
 

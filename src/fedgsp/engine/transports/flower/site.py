@@ -2,8 +2,9 @@
 
     [site]     name = "north-clinic", number = 3        (the number is optional: its place in a known federation)
     [data]     source = "npz:/data/all.npz", client = "north-clinic", seed = 0
-    [privacy]  histogram = "exact" | "noised" | "off", epsilon = 1.0, delta = 1e-5
-    [allow]    methods = ["sgd", "prox"], models = ["small_cnn"]
+    [privacy]  histogram = "exact" | "noised" | "off", epsilon = 1.0, delta = 1e-5, epsilon_limit = 10.0
+    [allow]    methods = ["sgd", "prox"], models = ["small_cnn"], validation = 0.5, least = 1,
+               evaluations = 2, evaluations_in_all = 10000
     [state]    folder = "state"
 
 The defaults reveal and allow little: no histogram, and nothing but what is built in. Paths are relative to the file.
@@ -19,14 +20,15 @@ from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
 from fedgsp.data.sources import KINDS as SOURCES
 from fedgsp.data.sources import parse
+from fedgsp.models.catalog import BUILT_IN
 
 Histogram = Literal["exact", "noised", "off"]
-MODELS = ("leaf_cnn", "small_cnn")
+MODELS = tuple(BUILT_IN)
 ENTRIES = {
     "site": ("name", "number"),
     "data": ("source", "client", "seed"),
-    "privacy": ("histogram", "epsilon", "delta"),
-    "allow": ("methods", "models"),
+    "privacy": ("histogram", "epsilon", "delta", "epsilon_limit"),
+    "allow": ("methods", "models", "validation", "least", "evaluations", "evaluations_in_all"),
     "state": ("folder",),
 }
 LONGEST_NAME = 100
@@ -38,7 +40,9 @@ class Site:
 
     `methods` are kinds of local rules (None: those that are built in and allow it), `models` names of models that a server may
     have built here; a rule or a model of somebody's own (`package.module:name`) is code that would be imported, so it must be
-    listed.
+    listed. `validation` is the largest share of its training samples that the site lets be scored, `least` how many samples a
+    part must have to be scored at all, `evaluations` how many models it scores in a round and `evaluations_in_all` on one
+    version of its data. `epsilon_limit` is what all draws of noised histograms together may reveal.
     """
 
     name: str
@@ -52,6 +56,11 @@ class Site:
     delta: float = 1e-5
     methods: tuple[str, ...] | None = None
     models: tuple[str, ...] = field(default=MODELS)
+    epsilon_limit: float = 10.0
+    validation: float = 0.5
+    least: int = 1
+    evaluations: int = 2
+    evaluations_in_all: int = 10_000
 
 
 def read_site(path: Path) -> Site:
@@ -88,12 +97,24 @@ def read_site(path: Path) -> Site:
     epsilon, delta = (_real(privacy.get(key, default), f"{path} [privacy] {key}") for key, default in _NOISE.items())
     if not 0.001 <= epsilon <= 1000:
         raise InputError(f"{path}: [privacy] epsilon must be between 0.001 and 1000, not {epsilon}.")
-    if not (delta == 0 or 1e-15 <= delta < 1):
-        raise InputError(f"{path}: [privacy] delta must be 0, or at least 1e-15 and below 1, not {delta}.")
-    return replace(made, histogram=histogram, epsilon=epsilon, delta=delta)
+    if not (delta == 0 or 1e-14 <= delta < 1):
+        raise InputError(f"{path}: [privacy] delta must be 0, or at least 1e-14 and below 1, not {delta}.")
+    limit = _real(privacy.get("epsilon_limit", Site.epsilon_limit), f"{path} [privacy] epsilon_limit")
+    if not 0 < limit <= 1e6:
+        raise InputError(f"{path}: [privacy] epsilon_limit must be above 0 and at most 1e6, not {limit}.")
+    return replace(made, histogram=histogram, epsilon=epsilon, delta=delta, epsilon_limit=limit, **_scoring(allow, path))
 
 
 _NOISE = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def _scoring(allow: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What the site lets a server learn by scores."""
+    validation = _real(allow.get("validation", Site.validation), f"{path} [allow] validation")
+    if not 0 <= validation < 1:
+        raise InputError(f"{path}: [allow] validation must be a share from 0 up to 1, not {validation}.")
+    names = ("least", "evaluations", "evaluations_in_all")
+    return {"validation": validation, **{n: _whole(allow[n], f"{path} [allow] {n}") for n in names if n in allow}}
 
 
 def _based(source: str, base: Path) -> str:

@@ -1,13 +1,12 @@
 """What server and sites say to each other about training and evaluation, and what the server believes of it.
 
-Everything that comes back is checked against what must come: the samples and steps that the announced size makes, the shapes,
-types and finiteness of every tensor, the length of the update. What does not fit is refused with a sentence; the hop is skipped
-and nothing of it is used.
+Everything that comes back is checked against what must come (`site_checks`): the samples and steps that the announced size
+makes, the shapes, types and finiteness of every tensor, metrics that can be, the length of the update and of all that is sent
+beside it. What does not fit is refused with a sentence; the hop is skipped and nothing of it is used.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,9 +21,20 @@ from fedgsp.client.train import METRIC_BYTES
 from fedgsp.core.chain import Hop, HopReport, Plan
 from fedgsp.core.tensors import FULL, Tensors, rounded, total_bytes, wire_bytes
 from fedgsp.engine.messages import ChainOutput
-from fedgsp.engine.transports.flower.records import Refused, arrays, heard, pack, say, unpack_like
+from fedgsp.engine.transports.flower import site_checks
+from fedgsp.engine.transports.flower.records import Refused, arrays, pack, payload, say, unpack_like
+from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.transport import CheckedAnswer, OutgoingMessage, Questions
-from fedgsp.engine.transports.flower.update_guard import UpdateGuard, check_counters, check_size, moved
+from fedgsp.engine.transports.flower.update_guard import (
+    BESIDE,
+    BUFFERS,
+    UPDATE,
+    UpdateGuard,
+    buffers_moved,
+    check_size,
+    moved,
+    sent_norm,
+)
 
 if TYPE_CHECKING:
     from fedgsp.core.state import ServerState
@@ -32,8 +42,9 @@ if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.engine import Sites
     from fedgsp.engine.transports.flower.run_spec import RunSpec
 
-STATE_VERSION = re.compile(r"(\d{6,})-[0-9a-f]{32}")
-MOST_METRICS = 32
+STATE_VERSION = re.compile(r"(\d{6,20})-[0-9a-f]{32}")
+POLLS_A_SECOND = 30
+"""What all nodes together may ask a SuperLink, which takes about 4 ms for each."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +67,18 @@ class ChainModel:
     trained: bool = False
 
 
+def poll_hint(sites: int) -> float:
+    """How often nodes should ask for work while a run is on: the more there are, the less often each."""
+    return sites / POLLS_A_SECOND
+
+
 class _Talk:
     """What both have in common."""
 
-    def __init__(self, state: ServerState, setup: WorkerSetup, run_spec: RunSpec, sites: Sites) -> None:
-        self._state, self._setup, self._run_spec, self._sites = state, setup, run_spec, sites
+    def __init__(
+        self, state: ServerState, setup: WorkerSetup, run_spec: RunSpec, sites: Sites, limits: SiteLimits
+    ) -> None:  # fmt: skip
+        self._state, self._setup, self._run_spec, self._sites, self._limits = state, setup, run_spec, sites, limits
 
     def _station(self, client: int) -> SiteAddress:
         station = self._sites.station(client)
@@ -70,9 +88,9 @@ class _Talk:
 
     def _told(self, client: int, content: RecordDict) -> dict[str, Any]:
         """The facts of an answer, unless it is that the site will not."""
-        facts = heard(content)
+        facts = site_checks.site_facts(content)
         if "refused" in facts:
-            cause = _sentence(facts["refused"])
+            cause = site_checks.site_sentence(facts["refused"])
             for_good, changed = facts.get("for_good") is True, facts.get("changed") is True
             self._sites.refused(client, cause, for_good=for_good, changed=changed)
             raise Refused(cause)
@@ -86,9 +104,16 @@ class Training(_Talk):
     """A round's hops."""
 
     def __init__(
-        self, plan: Plan, state: ServerState, setup: WorkerSetup, run_spec: RunSpec, sites: Sites, guard: UpdateGuard
+        self,
+        plan: Plan,
+        state: ServerState,
+        setup: WorkerSetup,
+        run_spec: RunSpec,
+        sites: Sites,
+        guard: UpdateGuard,
+        limits: SiteLimits = SiteLimits(),  # noqa: B008 - frozen
     ) -> None:
-        super().__init__(state, setup, run_spec, sites)
+        super().__init__(state, setup, run_spec, sites, limits)
         self._plan, self._guard = plan, guard
         self._wire = run_spec.wire if setup.rule.hands_on else FULL
         self._starts: dict[str, ChainModel] = {}
@@ -114,32 +139,38 @@ class Training(_Talk):
         facts = {
             "run": self._run_spec.encode(), "round": self._plan.round, "client": hop.client, "version": station.version,
             "state": state, "hop": hop.index, "repeat": hop.repeat, "first": not carried.trained,
+            "poll": poll_hint(len(self._sites.data)),
         }  # fmt: skip
         records = {"model": carried.record} if self._setup.rule.hands_on or state is None else {}
         if self._fetches and carried.trained:
             records["global"] = self.begin(index).record
         content = say(facts, shared=self._shared, **records)
         return OutgoingMessage(
-            station.node, "train", content, sum(_payload(record) for record in (self._shared, *records.values()))
+            station.node, "train", content, sum(payload(record) for record in (self._shared, *records.values()))
         )
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
         """The model that was handed on, and a report of the hop."""
         carried: ChainModel = token or self.begin(index)
         facts, rule = self._told(hop.client, content), self._setup.rule
-        handed = self.begin(index).tensors
+        handed, trained = self.begin(index).tensors, self._state.trained
         sent = unpack_like(arrays(content, "sent"), self._sends, FULL, "refused: what it sent beside the model")
         check_size(sent, self._state.shared, "what it sent beside the model", len(self._plan.chains[index]))
-        far: float | None = None
+        lengths = {BESIDE: sent_norm(sent)} if sent else {}
         after = carried.tensors
-        samples, steps = self._work(hop, facts)
+        announced, samples, steps = self._work(hop, facts)
         if rule.hands_on:
-            after = unpack_like(arrays(content, "model"), handed, self._wire, "refused: its model")
-            check_size(after, handed, "its model's")
-            check_counters(after, "its model's")
-            distance = moved(carried.tensors, after)
-            self._guard.check_alone(distance, carried.tensors)
-            far = distance / math.sqrt(max(1, steps))
+            after = unpack_like(
+                arrays(content, "model"), handed, self._wire, "refused: its model",
+                lambda name: site_checks.is_trained(name, handed[name], trained),
+            )  # fmt: skip
+            check_size(after, handed, "its model's", trained=trained)
+            site_checks.check_untrained(
+                after, carried.tensors, trained, announced * rule.epochs_in(self._plan.round), "its model's"
+            )
+            lengths[UPDATE] = moved(carried.tensors, after, trained)
+            lengths[BUFFERS] = buffers_moved(carried.tensors, after, trained)
+            self._guard.check_alone(lengths[UPDATE], carried.tensors, trained)
         report = HopReport(
             hop.client,
             hop.index,
@@ -147,33 +178,32 @@ class Training(_Talk):
             samples,
             steps,
             *self._traffic(facts, sent),
-            _seconds(facts),
-            self._metrics(facts),
+            _seconds(facts, seconds),
+            site_checks.training_metrics(facts.get("metrics"), ("loss", *sorted(rule.reports())), self._limits),
         )
         client_versions = {**carried.client_versions, **self._state_version(hop.client, facts)}
         record = arrays(content, "model") if rule.hands_on else carried.record
-        return CheckedAnswer(ChainModel(after, record, _added(carried.sent, sent), client_versions, True), report, far)
+        return CheckedAnswer(ChainModel(after, record, _added(carried.sent, sent), client_versions, True), report, lengths)
 
     def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
-        """By the guard's bound, unless the rule hands no model on."""
-        lengths = [opened.moved for opened in waiting if opened.moved is not None]
-        if len(lengths) < len(waiting):
-            return dict.fromkeys(range(len(waiting)))
-        return self._guard.verdicts(lengths, more)
+        """By the guard's bounds."""
+        return self._guard.verdicts([(opened.report.client, opened.lengths) for opened in waiting], more)
 
     def output(self, token: Any) -> ChainOutput:
         """What the last client handed on."""
         carried: ChainModel = token
         return ChainOutput(carried.tensors, carried.sent, carried.client_versions)
 
-    def _work(self, hop: Hop, facts: dict[str, Any]) -> tuple[int, int]:
-        """Samples and steps: a client trains all it announced, in the batches that it was told."""
-        rule, announced = self._setup.rule, int(self._sites.data.train.sizes[hop.client])
-        steps = rule.epochs_in(self._plan.round) * int(self._batching.steps(np.array(announced)))
+    def _work(self, hop: Hop, facts: dict[str, Any]) -> tuple[int, int, int]:
+        """Samples announced, and samples and steps that count: a client trains all it announced, in the batches it was told."""
+        train, epochs = self._sites.data.train, self._setup.rule.epochs_in(self._plan.round)
+        announced, counted = int(train.sizes[hop.client]), int(train.counted[hop.client])
+        steps, counted_steps = (epochs * int(self._batching.steps(np.array(size))) for size in (announced, counted))
         told = facts.get("samples"), facts.get("steps")
-        if told != (announced, steps) or any(isinstance(n, bool) for n in told):
-            raise Refused(f"refused: it says it made {told[1]!r} steps on {told[0]!r} samples, and {announced} were announced")
-        return announced, steps
+        if told != (announced, steps) or not all(type(n) is int for n in told):
+            said = [site_checks.shown(n) if isinstance(n, (int, float)) else "no number of" for n in told]
+            raise Refused(f"refused: it says it made {said[1]} steps on {said[0]} samples, and {announced} were announced")
+        return announced, counted, counted_steps
 
     def _traffic(self, facts: dict[str, Any], sent: Tensors) -> tuple[int, int]:
         """Bytes down and up, as a local run counts them."""
@@ -187,23 +217,12 @@ class Training(_Talk):
     def _model(self) -> Tensors:
         return next(iter(self._state.models.values()))
 
-    def _metrics(self, facts: dict[str, Any]) -> dict[str, float]:
-        found = facts.get("metrics")
-        if not isinstance(found, dict) or len(found) > MOST_METRICS:
-            raise Refused("refused: it reports no metrics")
-        for name in ("loss", *self._setup.rule.reports()):
-            if name not in found:
-                raise Refused(f"refused: it does not report its {name}")
-        if not all(_is_number(value) for value in found.values()):
-            raise Refused("refused: a metric of its is not a finite number")
-        return {str(name): float(value) for name, value in found.items()}
-
     def _state_version(self, client: int, facts: dict[str, Any]) -> dict[int, str]:
         state = facts.get("state")
         if not self._keeps:
             return {}
         match = STATE_VERSION.fullmatch(state) if isinstance(state, str) else None
-        if match is None or int(match[1]) != self._plan.round:
+        if match is None or match[1] != f"{self._plan.round:06d}":
             raise Refused("refused: it does not say which state it keeps")
         return {client: str(state)}
 
@@ -222,9 +241,15 @@ class Evaluating(_Talk, Questions):
     """The questions of one evaluation."""
 
     def __init__(
-        self, questions: Sequence[SiteQuestion], state: ServerState, setup: WorkerSetup, run_spec: RunSpec, sites: Sites
+        self,
+        questions: Sequence[SiteQuestion],
+        state: ServerState,
+        setup: WorkerSetup,
+        run_spec: RunSpec,
+        sites: Sites,
+        limits: SiteLimits = SiteLimits(),  # noqa: B008 - frozen
     ) -> None:
-        super().__init__(state, setup, run_spec, sites)
+        super().__init__(state, setup, run_spec, sites, limits)
         self._questions = questions
         self._packed: dict[str, tuple[ArrayRecord, ArrayRecord]] = {}
 
@@ -236,25 +261,18 @@ class Evaluating(_Talk, Questions):
         facts = {
             "run": self._run_spec.encode(), "round": self._state.round, "client": hop.client, "version": station.version,
             "state": state, "parts": list(question.parts), "personal": question.personal,
+            "poll": poll_hint(len(self._sites.data)),
         }  # fmt: skip
         records = {"model": model} if self._setup.rule.hands_on or state is None else {}
         content = say(facts, beside=beside, **records)
-        return OutgoingMessage(station.node, "evaluate", content, _payload(beside) + sum(map(_payload, records.values())))
+        return OutgoingMessage(station.node, "evaluate", content, payload(beside) + sum(map(payload, records.values())))
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
-        """Sums over the samples of each part."""
+        """Means over the samples of each part."""
         facts, question = self._told(hop.client, content), self._questions[index]
-        parts = facts.get("parts")
-        if not isinstance(parts, dict) or parts.keys() != set(question.parts):
-            raise Refused("refused: it did not score what it was asked to")
-        names = {"loss", *self._setup.task.metrics}
-        for part, sums in parts.items():
-            size = int(getattr(self._sites.data, part).sizes[hop.client])
-            if not isinstance(sums, dict) or sums.keys() != {"samples", *names} or sums["samples"] != size:
-                raise Refused(f"refused: its scores are not of the {size} {part} samples that it announced")
-            if not all(_is_number(sums[name]) for name in names):
-                raise Refused("refused: a score of its is not a finite number")
-        found = {part: {name: float(sums[name]) for name in names} for part, sums in parts.items()}
+        sizes = {part: int(getattr(self._sites.data, part).sizes[hop.client]) for part in question.parts}
+        sums = site_checks.scores(facts.get("parts"), sizes, tuple(self._setup.task.metrics), self._limits)
+        found = {part: {name: value / max(1, sizes[part]) for name, value in own.items()} for part, own in sums.items()}
         return CheckedAnswer(found, HopReport(hop.client, 0, 0, 0, 0, 0, 0, seconds))
 
     def _models(self, name: str) -> tuple[ArrayRecord, ArrayRecord]:
@@ -273,20 +291,6 @@ def _added(total: Tensors, sent: Tensors) -> Tensors:
     return result
 
 
-def _payload(record: ArrayRecord) -> int:
-    return sum(len(array.data) for array in record.values())
-
-
-def _seconds(facts: dict[str, Any]) -> float:
-    seconds = facts.get("seconds", 0.0)
-    return max(0.0, float(seconds)) if _is_number(seconds) else 0.0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _sentence(cause: Any) -> str:
-    """What a site says of itself, as one line of bounded length."""
-    text = str(cause)[:300]
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+def _seconds(facts: dict[str, Any], waited: float) -> float:
+    """What a client says of its training, which cannot have taken longer than its answer."""
+    return min(max(0.0, site_checks.number(facts.get("seconds", 0.0), "its time")), max(0.0, waited))

@@ -19,20 +19,23 @@ from flwr.app import RecordDict
 
 from fedgsp.client.client_state import NAME, ClientStates, ClientStore
 from fedgsp.client.kernel_check import KernelCheck
-from fedgsp.client.rules import SGD
+from fedgsp.client.rules import SGD, trained
 from fedgsp.core.chain import Hop
 from fedgsp.core.errors import FedgspError
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import FULL, Tensors, clone
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
+from fedgsp.engine.transports.flower.histogram import usable
+from fedgsp.engine.transports.flower.noise_key import noise_key
 from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
 from fedgsp.engine.transports.flower.run_spec import RunSpec
+from fedgsp.engine.transports.flower.scoring_limits import check_part, check_validation, question_of, spend
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
 from fedgsp.engine.transports.inline import OneThread
 from fedgsp.fast import PLAIN, Kernel
-from fedgsp.models import classification, regression, resolve
+from fedgsp.models import resolve, usual_task
 from fedgsp.parts import decode
 
 if TYPE_CHECKING:
@@ -80,13 +83,13 @@ def train(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDict:
     with OneThread():
         worker.prove(shared)
         if rule.hands_on or order.state is None:
-            model = unpack_like(handed, own, wire, "the model")
+            model = unpack_like(handed, own, wire, "the model", worker.finite)
             trainer.load(model)
         else:
             model = {}
         global_model: Tensors = model if first else _NotSent()
         if not first and rule.fetches():
-            global_model = unpack_like(arrays(content, "global"), own, wire, "the round's model")
+            global_model = unpack_like(arrays(content, "global"), own, wire, "the round's model", worker.finite)
         client_states = worker.client_states()
         report = trainer.train(order.round, Hop(hop, order.client, repeat), global_model, shared, first, client_states)
         sends = rule.upload_spec(trainer.model)
@@ -106,11 +109,14 @@ def evaluate(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDi
     worker = _SiteWorker(site, facts)
     order, rule, trainer = worker.order, worker.rule, worker.runner.trainer
     parts, personal = facts.get("parts"), bool(facts.get("personal"))
-    if not isinstance(parts, list) or not set(parts) <= {"test", "validation"}:
+    if not isinstance(parts, list) or not all(part in ("test", "validation") for part in parts):
         raise Refused("the message does not say which samples the model is judged on")
+    for part in parts:
+        check_part(site, part, len(getattr(worker.data, part)[order.client]))
+    spend(site, worker.version, worker.run_spec, order.round, question_of(content, parts, personal, order.state))
     with OneThread():
         if rule.hands_on or order.state is None:
-            model = unpack_like(arrays(content, "model"), trainer.tensors(), FULL, "the model")
+            model = unpack_like(arrays(content, "model"), trainer.tensors(), FULL, "the model", worker.finite)
         else:
             model = dict(trainer.tensors())
         beside = unpack(arrays(content, "beside"), "what is kept beside the model")
@@ -133,7 +139,8 @@ class _SiteWorker:
         self.run_spec = RunSpec.decode(facts.get("run"))
         self.run_spec.check_allowed(site)
         self.order = Order.of(facts)
-        shard = open_shard(site)
+        check_validation(self.run_spec, site)
+        shard = usable(site, open_shard(site))
         check_fits(self.run_spec, shard, site)
         self.version = shard.version
         if self.order.version != shard.version:
@@ -142,17 +149,22 @@ class _SiteWorker:
             raise Refused(f"the site '{site.name}' is client {site.number} and not {self.order.client}")
         self.data: FederatedData = carved(self.run_spec, shard, self.order.client)
         self.rule = _rule(self.run_spec)
+        self._secret = noise_key(site.state) if self.rule.privacy is not None else ()
         self.store = ClientStore(site.state / f"run-{self.run_spec.run}")
         self.runner = self._runner(shard)
+        self._trained = frozenset(trained(self.runner.trainer.model))
         self._keeps = type(self.rule).initial_client_state is not SGD.initial_client_state
 
     def _runner(self, shard: Shard) -> ChainRunner:
         run_spec = self.run_spec
         kernel = Kernel(run_spec.kernel, "as the server said", run_spec.layers)
-        task = classification() if self.data.classes else regression()
-        spec = resolve(run_spec.model, shard.data.sample_shape, self.data.classes)
+        task = usual_task(self.data.classes, self.data.target_shape)
+        like = shard.data
+        spec = resolve(
+            run_spec.model, like.sample_shape, self.data.classes, like.target_shape, like.count_tokens, like.padding
+        )  # fmt: skip
         setup = WorkerSetup(
-            spec, self.rule, task, self.data, Seeds(run_spec.seed), run_spec.device, self.store,
+            spec, self.rule, task, self.data, Seeds(run_spec.seed, self._secret), run_spec.device, self.store,
             kernel=kernel, wire=run_spec.wire,
         )  # fmt: skip
         try:
@@ -181,6 +193,10 @@ class _SiteWorker:
         with suppress(OSError):  # then it is found out again
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(asked)
+
+    def finite(self, name: str) -> bool:
+        """Whether a tensor of the model must be finite: all that are trained (a mask that is not may have -inf)."""
+        return name in self._trained
 
     def client_states(self) -> ClientStates:
         """The client's own state, from this site's disk."""

@@ -10,8 +10,7 @@ client, so they obey the same rules.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,6 +36,7 @@ from fedgsp.engine.messages import (
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.task_batching import BatchLimits
 from fedgsp.engine.transports.base import Transport, WorkerHandle
+from fedgsp.engine.transports.flower.post import Clock, DirectPost, Letter, Post, ThreadedPost
 from fedgsp.engine.transports.flower.records import Refused
 
 if TYPE_CHECKING:
@@ -57,15 +57,6 @@ CODES = {
 
 
 @dataclass(frozen=True)
-class Clock:
-    """Time, as the transport sees it: tests bring their own."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    poll: float = 0.5
-
-
-@dataclass(frozen=True)
 class OutgoingMessage:
     """A message to be sent: to which node, of which type, and how many bytes of tensors it has."""
 
@@ -77,11 +68,11 @@ class OutgoingMessage:
 
 @dataclass(frozen=True)
 class CheckedAnswer:
-    """An answer that was understood: what the chain goes on with, a report, and (for a model) how far it moved."""
+    """An answer that was understood: what the chain goes on with, a report, and how far it moved, by what was measured."""
 
     token: Any
     report: HopReport
-    moved: float | None = None
+    lengths: Mapping[str, float] = field(default_factory=dict)
 
 
 class Conversation(Protocol):
@@ -129,11 +120,11 @@ class MessageSlot(WorkerHandle):
     """Room for one message on its way: for which hop it is, when it was sent, and its answer while that is not decided on."""
 
     hop: Hop = field(default_factory=lambda: Hop(0, 0, 0))
-    message: str | None = None
+    letter: Letter | None = None
     sent_at: float = 0.0
-    deadline: float = 0.0
     bytes: int = 0
     waited: float = 0.0
+    moving: float = 0.0
     checked: CheckedAnswer | None = None
     failed: str | None = None
 
@@ -158,30 +149,29 @@ class FlowerTransport(Transport):
         super().__init__()
         self._grid, self._conversation, self._limit, self._clock, self._group = grid, conversation, limit, clock, group
         self.workers = [MessageSlot(number, ready=True) for number in range(max(1, in_flight))]
+        self._post: Post = (ThreadedPost if clock.threads else DirectPost)(grid, clock)
         self.answers: dict[int, Any] = {}
+        self.asked: Callable[[int, Hop], None] = lambda index, hop: None
 
     def send(self, worker: MessageSlot, task: Task) -> None:
         """Compose a message and send it; why it cannot be is told with the next answers."""
         segment = _segment(task)
         hop = next(one for one in segment.chain.hops() if one.index not in segment.absent)
         worker.hop, worker.bytes, worker.sent_at = hop, 0, self._clock.now()
-        worker.message = worker.checked = worker.failed = None
+        worker.letter = worker.checked = worker.failed = None
         try:
             message = self._conversation.compose(segment.index, hop, self.answers.get(segment.index))
         except Refused as error:
             worker.failed = str(error)
             return
         limit = self._limit(hop) if callable(self._limit) else self._limit
-        worker.deadline = worker.sent_at + limit
         sent = Message(message.content, message.node, message.kind, ttl=max(1.0, limit), group_id=self._group)
+        worker.letter, worker.bytes = Letter(sent, worker.sent_at + limit), message.bytes
         try:
-            found = list(self._grid.push_messages([sent]))
+            self._post.send(worker.letter)
         except Exception as error:
             raise unreachable(error) from error
-        if len(found) != 1 or not found[0]:
-            worker.failed = "its message could not be sent"
-            return
-        worker.message, worker.bytes = found[0], message.bytes
+        self.asked(segment.index, hop)
 
     def receive(self, seconds: float) -> Iterator[tuple[MessageSlot, Answer]]:
         """Answers that came, those that are decided on with them, and clients whose time is up; a pause if there is nothing."""
@@ -190,33 +180,36 @@ class FlowerTransport(Transport):
             moved = True
             yield answer
         if not moved and any(worker.task is not None for worker in self.workers):
-            self._clock.sleep(self._clock.poll)
+            self._post.wait()
 
     def _collected(self) -> Iterator[tuple[MessageSlot, Answer]]:
         for worker in self.workers:
             if worker.failed is not None:
                 yield worker, self._failure(worker, worker.failed)
-        wanted = {worker.message: worker for worker in self.workers if worker.message is not None}
-        if wanted:
-            try:
-                replies = list(self._grid.pull_messages(list(wanted)))
-            except Exception as error:
-                raise unreachable(error) from error
-            for reply in replies:
-                slot = wanted.pop(reply.metadata.reply_to_message_id, None)
-                cause = None if slot is None else self._opened(slot, reply)
-                if slot is not None and cause is not None:  # else nobody waits for it: late, or the second of its kind
-                    yield slot, self._failure(slot, cause)
+        wanted = {worker.letter: worker for worker in self.workers if worker.letter is not None}
+        try:
+            arrived = self._post.arrived(wanted)
+        except Exception as error:
+            raise unreachable(error) from error
+        for letter in arrived:
+            slot = wanted[letter]
+            cause = self._opened(slot, letter)
+            if cause is not None:
+                yield slot, self._failure(slot, cause)
         yield from self._decided()
         for worker in self.workers:
-            if worker.message is not None and self._clock.now() >= worker.deadline:
-                yield worker, self._failure(worker, f"no answer within {worker.deadline - worker.sent_at:g} s")
+            letter = worker.letter
+            if letter is not None and self._clock.now() >= letter.deadline:
+                yield worker, self._failure(worker, f"no answer within {letter.deadline - worker.sent_at:g} s")
 
-    def _opened(self, worker: MessageSlot, reply: Message) -> str | None:
+    def _opened(self, worker: MessageSlot, letter: Letter) -> str | None:
         """Look at an answer; why it cannot be used, if so."""
-        worker.message, worker.waited = None, self._clock.now() - worker.sent_at
-        index = _segment(worker.task).index
+        worker.letter, worker.waited, worker.moving = None, self._clock.now() - worker.sent_at, letter.moving
+        index, reply = _segment(worker.task).index, letter.reply
         try:
+            if reply is None:
+                worker.bytes = 0
+                raise Refused("its message could not be sent")
             if reply.has_error():
                 code = reply.error.code
                 raise Refused(f"{CODES.get(code, 'an unknown failure')} (code {code})")
@@ -233,7 +226,7 @@ class FlowerTransport(Transport):
         held = [(worker, worker.checked) for worker in self.workers if worker.checked is not None]
         if not held:
             return
-        more = any(worker.message is not None for worker in self.workers)
+        more = any(worker.letter is not None for worker in self.workers)
         verdicts = self._conversation.verdicts([checked for _, checked in held], more)
         for place, cause in (verdicts or {}).items():
             worker, checked = held[place]
@@ -243,12 +236,14 @@ class FlowerTransport(Transport):
                 continue
             task, index = worker.task, _segment(worker.task).index
             assert task is not None
-            yield worker, HopDone(task.round, index, checked.report, worker.waited)
+            yield worker, HopDone(task.round, index, checked.report, worker.waited, worker.moving, checked.lengths)
             self.answers[index] = checked.token
             yield worker, TrainDone(((checked.report,),), index)
 
     def _failure(self, worker: MessageSlot, cause: str) -> TaskFailed:
-        worker.message = worker.checked = worker.failed = None
+        if worker.letter is not None:
+            worker.letter.recalled = True
+        worker.letter = worker.checked = worker.failed = None
         return TaskFailed(_segment(worker.task).index, worker.hop.client, cause)
 
     def cost_of(self, worker: MessageSlot) -> tuple[int, float]:

@@ -34,7 +34,7 @@ class Cluster:
 
     def __init__(self, settings: RaySettings) -> None:
         with _told(QUIET):
-            self.ray: Any = need("ray", "ray", "--engine ray")
+            self.ray: Any = need("ray", "ray", "`engine='ray'`")
         self._settings = settings
         self._ours = False
         if not self.ray.is_initialized():

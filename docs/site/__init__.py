@@ -1,0 +1,1 @@
+"""The documentation site: what Sphinx needs beside the pages."""

@@ -1,0 +1,118 @@
+"""Tensors as one flat record: a head that says which there are, and their bytes one after the other.
+
+Every object of a message costs a request at each of four crossings, so a model of twenty tensors is sent as one. The head is
+JSON: a list of [name, type, shape] in order. Each tensor's bytes are little-endian and in C order, and begin at a multiple of
+eight, so that whoever receives them looks at them where they lie.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from fedgsp.core.tensors import Tensors, tensor_bytes
+
+TYPES = {
+    str(kind).removeprefix("torch."): kind
+    for kind in (
+        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+        torch.uint8, torch.bool,
+    )
+}  # fmt: skip
+HEAD = struct.Struct("<Q")
+ALIGNED = 8
+MOST_HEAD = 16_000_000
+
+
+class Malformed(Exception):
+    """The bytes are not such a record; the text says why."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor in a record: its name, type and shape, and where its bytes are."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def flat(tensors: Tensors) -> bytes:
+    """The record of some tensors, in their order."""
+    entries = [[name, _type(tensor), list(tensor.shape)] for name, tensor in tensors.items()]
+    head = json.dumps(entries, separators=(",", ":")).encode()
+    parts: list[bytes | memoryview] = [HEAD.pack(len(head)), head]
+    at = HEAD.size + len(head)
+    for tensor in tensors.values():
+        raw = tensor_bytes(tensor).data
+        parts += [b"\0" * (-at % ALIGNED), raw]
+        at += -at % ALIGNED + len(raw)
+    return b"".join(parts)
+
+
+def places(data: bytes) -> list[Placed]:
+    """What a record says it has, checked against its length.
+
+    Raises:
+        Malformed: It says what cannot be.
+    """
+    if len(data) < HEAD.size:
+        raise Malformed("it is too short")
+    (size,) = HEAD.unpack_from(data)
+    if not 0 < size <= min(MOST_HEAD, len(data) - HEAD.size):
+        raise Malformed("its head is longer than it")
+    try:
+        entries = json.loads(data[HEAD.size : HEAD.size + size])
+    except ValueError as error:
+        raise Malformed("its head is not JSON") from error
+    found = list(_placed(entries, HEAD.size + size))
+    end = found[-1].end if found else HEAD.size + size
+    if end != len(data):
+        raise Malformed(f"it has {len(data)} bytes, and its head says {end}")
+    if len({place.name for place in found}) < len(found):
+        raise Malformed("it has a tensor twice")
+    return found
+
+
+def tensors_at(data: bytes, found: list[Placed]) -> Tensors:
+    """The tensors of a record, which share its memory once it was copied to where it may be written to."""
+    writable = bytearray(data)
+    return {place.name: _tensor(writable, place) for place in found}
+
+
+def _placed(entries: object, at: int) -> Iterator[Placed]:
+    if not isinstance(entries, list):
+        raise Malformed("its head is not a list")
+    for entry in entries:
+        if not (isinstance(entry, list) and len(entry) == 3):
+            raise Malformed("its head has an entry that is not a name, a type and a shape")
+        name, kind, shape = entry
+        if not isinstance(name, str) or not isinstance(shape, list):
+            raise Malformed("its head has an entry that is not a name, a type and a shape")
+        if kind not in TYPES:
+            raise Malformed(f"the tensor '{name}' is of the unknown type {kind!r}")
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in shape):
+            raise Malformed(f"the tensor '{name}' has the shape {shape}")
+        at += -at % ALIGNED
+        end = at + math.prod(shape) * TYPES[kind].itemsize
+        yield Placed(name, kind, tuple(shape), at, end)
+        at = end
+
+
+def _tensor(data: bytearray, place: Placed) -> torch.Tensor:
+    kind = TYPES[place.type]
+    if place.begin == place.end:
+        return torch.empty(place.shape, dtype=kind)
+    count = (place.end - place.begin) // kind.itemsize
+    return torch.frombuffer(data, dtype=kind, count=count, offset=place.begin).reshape(place.shape)
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,73 @@
+"""What is used of Flower beside its public API is there in the versions that the extra asks for."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import HEARTBEAT_MIN_INTERVAL, HEARTBEAT_PATIENCE
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid import http_grid
+from packaging.requirements import Requirement
+
+from fedgsp.deploy.node import fleet
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+
+
+def test_the_installed_flower_was_tried_and_the_extra_asks_for_no_other() -> None:
+    assert metadata.version("flwr") in fleet.TRIED
+    [asked] = [Requirement(text) for text in PROJECT["project"]["optional-dependencies"]["flower"] if "flwr" in text]
+    assert all(asked.specifier.contains(version) for version in fleet.TRIED)
+    for other in ("1.40.0", "1.42.0", "1.43.0", "2.0.0"):
+        assert asked.specifier.contains(other) == (other in fleet.TRIED), other
+
+
+def test_a_dead_node_is_known_as_soon_as_flower_can_be_told() -> None:
+    assert HEARTBEAT_MIN_INTERVAL * HEARTBEAT_PATIENCE <= 20
+    assert fleet.BEAT_SECONDS * 3 < HEARTBEAT_MIN_INTERVAL
+
+
+def test_a_message_goes_through_an_app_and_back() -> None:
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        said = message.content["x"]["a"]
+        return Message(RecordDict({"y": ConfigRecord({"b": f"{said} at {context.node_config['site']}"})}), reply_to=message)
+
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 7, 1
+    sent = fleet.packed(Message(RecordDict({"x": ConfigRecord({"a": "hello"})}), 42, "train", ttl=60.0))
+    root = fleet.ObjectTree.FromString(sent.tree).object_id
+    message = fleet.inflated(root, dict(sent.contents))
+    assert fleet.seconds_left(fleet.Received(message, root, {})) == 60.0
+
+    answer = fleet.called(app, message, 7, 42, {"site": "/s"})
+    about = fleet.message_from_proto(fleet.ProtoMessage.FromString(answer.message)).metadata
+    assert (about.reply_to_message_id, about.run_id, about.src_node_id) == (root, 7, 42)
+    tree = fleet.ObjectTree.FromString(answer.tree)
+    assert {part.object_id for part in fleet.iterate_object_tree(tree)} == set(answer.contents)
+    found = fleet.inflated(tree.object_id, dict(answer.contents))
+    assert found.content["y"]["b"] == "hello at /s"
+
+    failed = fleet.failure(fleet.Received(message, root, {}), fleet.CRASHED, "it died")
+    error = fleet.message_from_proto(fleet.ProtoMessage.FromString(failed.message)).error
+    assert (error.code, error.reason) == (8, "it died")
+
+
+def test_the_grid_is_told_once_not_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "initial_backoff" in inspect.signature(http_grid.pull_objects).parameters
+    monkeypatch.setattr(http_grid, "pull_objects", fleet.pull_objects)
+    fleet.quick_pulls()
+    first = http_grid.pull_objects
+    fleet.quick_pulls()
+    assert http_grid.pull_objects is first
+    assert first.keywords == {"initial_backoff": 0.05, "backoff_cap": 1.0}

@@ -1,0 +1,38 @@
+"""Weights & Biases gets every round and the final figures, without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fedgsp
+from fedgsp.report.loggers import WandB
+from tests.support import tiny
+
+
+@pytest.mark.slow
+def test_an_offline_run_has_every_round_and_the_final_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logger = WandB("tests", directory=tmp_path / "run", mode="offline", folder=tmp_path)
+    result = fedgsp.train(
+        tiny.chains(), tiny.federation(), tiny.linear, rounds=3, workers=0, out=tmp_path / "run", callbacks=[logger]
+    )  # fmt: skip
+    (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    assert (tmp_path / "run" / "wandb-run-id.txt").read_text().strip() in file.name
+    store = DataStore()
+    store.open_for_scan(str(file))
+    steps, summary = {}, {}
+    while (data := store.scan_data()) is not None:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        items = {(item.key or "/".join(item.nested_key)): item.value_json for item in record.history.item}
+        if record.history.item:
+            steps[int(items["_step"])] = float(items["test/accuracy"])
+        summary.update({(i.key or "/".join(i.nested_key)): i.value_json for i in record.summary.update})
+    assert steps == {entry["round"]: pytest.approx(entry["accuracy"]) for entry in result.history}
+    assert summary["status"] == '"finished"'
+    assert float(summary["final/accuracy"]) == pytest.approx(result.score)

@@ -1,0 +1,211 @@
+"""Hostile sites: what they make of their honest answers, field by field, and whole federations with some of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import resource
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from fedgsp.engine.transports.flower.records import FLAT
+from fedgsp.engine.transports.flower.wire import ALIGNED, HEAD, places
+from tests.support.flower_grid import Node, Tamper
+
+Change = Callable[[RecordDict], RecordDict]
+"""One lie: from an honest answer to a hostile one."""
+
+DEEP: Any = []
+for _ in range(400):
+    DEEP = [DEEP]
+NASTY: tuple[Any, ...] = (
+    None, True, "x", "x" * 5000, -(10**7), 10**30, -(2**63), 1e308, -1e308, 2.5e8, [], {}, [1, "a", None],
+    {"a": {"b": [1]}}, DEEP,
+)  # fmt: skip
+"""Values that no field may have, or that tell nothing where one may (the time that a hop took)."""
+GONE = object()
+
+
+def facts_of(content: RecordDict) -> dict[str, Any]:
+    record: Any = content["fedgsp"]
+    found: dict[str, Any] = json.loads(record["json"])
+    return found
+
+
+def with_facts(content: RecordDict, facts: Mapping[str, Any] | str) -> RecordDict:
+    text = facts if isinstance(facts, str) else json.dumps(facts)
+    content["fedgsp"] = ConfigRecord({"json": text})
+    return content
+
+
+def says(path: Sequence[str], value: Any) -> Change:
+    """A field of the facts, however deep, has another value, or is gone."""
+
+    def change(content: RecordDict) -> RecordDict:
+        facts = facts_of(content)
+        place = facts
+        for key in path[:-1]:
+            place = place[key]
+        if value is GONE:
+            place.pop(path[-1], None)
+        else:
+            place[path[-1]] = copy.deepcopy(value)
+        return with_facts(content, facts)
+
+    return change
+
+
+def paths(facts: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All fields of some facts, those inside of tables too."""
+    for key, value in facts.items():
+        yield (*before, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*before, key))
+
+
+def structured(facts: Mapping[str, Any], harmless: Sequence[str] = ("seconds",)) -> Iterator[Change]:
+    """Every field with every nasty value; then facts that are none."""
+    for path in paths(facts):
+        for value in (*NASTY, GONE):
+            if not (path[-1] in harmless and value is not GONE and isinstance(value, (int, float))):
+                yield says(path, value)
+    for text in ("", "[]", "{", "null", '{"protocol": 2}', '{"protocol": 1}', "NaN", "[" * 3000, "9" * 10_000, "x" * 1_100_000):
+        yield lambda content, text=text: with_facts(content, text)  # type: ignore[misc]
+    yield lambda content: RecordDict()
+
+
+def opened(record: Any) -> dict[str, Array]:
+    """The tensors of a flat record, one by one."""
+    data = record[FLAT].data if FLAT in record else b""
+    found = places(data) if data else []
+    return {one.name: Array(one.type, one.shape, FLAT, data[one.begin : one.end]) for one in found}
+
+
+def closed(tensors: Mapping[str, Array]) -> ArrayRecord:
+    """Tensors as one flat record, also such as no honest site would make."""
+    head = json.dumps([[name, one.dtype, list(one.shape)] for name, one in tensors.items()]).encode()
+    data = HEAD.pack(len(head)) + head
+    for one in tensors.values():
+        data += b"\0" * (-len(data) % ALIGNED) + one.data
+    return ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, data)})
+
+
+def tensor_changes(name: str) -> Iterator[Change]:
+    """A record of tensors with everything wrong that can be."""
+
+    def arrays(change: Callable[[dict[str, Array]], dict[str, Array]]) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record = content.get(name)
+            content[name] = closed(change(opened(record) if isinstance(record, ArrayRecord) else {}))
+            return content
+
+        return changed
+
+    def values(kind: str, make: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Change:
+        def change(held: dict[str, Array]) -> dict[str, Array]:
+            made = dict(held)
+            for key, array in held.items():
+                if array.dtype == kind:
+                    new = make(np.frombuffer(array.data, dtype=kind).copy())
+                    made[key] = Array(array.dtype, array.shape, array.stype, new.astype(kind).tobytes())
+            return made
+
+        return arrays(change)
+
+    def one(make: Callable[[Array], Array]) -> Change:
+        def change(held: dict[str, Array]) -> dict[str, Array]:
+            first = next(iter(held))
+            return {**held, first: make(held[first])}
+
+        return arrays(change)
+
+    def whole(make: Callable[[Array], Array]) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record = content.get(name)
+            held = record[FLAT] if isinstance(record, ArrayRecord) and FLAT in record else Array("uint8", (0,), FLAT, b"")
+            content[name] = ArrayRecord({FLAT: make(held)})
+            return content
+
+        return changed
+
+    for filled in (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e30, 1e6):
+        yield values("float32", lambda held, filled=filled: np.full_like(held, filled))  # type: ignore[misc]
+        yield values("float32", lambda held, filled=filled: np.concatenate([[filled], held[1:]]))  # type: ignore[misc]
+    if name == "model":
+        for count in (-(2**63), 2**63 - 1, 2**40, -5000):
+            yield values("int64", lambda held, count=count: np.full_like(held, count))  # type: ignore[misc]
+    yield values("float32", lambda held: held * np.float32(1000) + np.float32(1000))
+    yield arrays(lambda held: {})
+    yield arrays(lambda held: {**held, "more": Array("float32", (1,), FLAT, b"\0" * 4)})
+    yield arrays(lambda held: dict(list(held.items())[1:]))
+    yield one(lambda array: Array("object", array.shape, array.stype, b"\x80\x04N."))
+    yield whole(lambda array: Array(array.dtype, array.shape, "numpy.ndarray", array.data))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:-1]))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:5]))
+    yield whole(lambda array: Array(array.dtype, array.shape, array.stype, b"\xff" * 64))
+    yield one(lambda array: Array("float64", array.shape, array.stype, array.data * 2))
+    yield one(lambda array: Array(array.dtype, (10**9, 10**9), array.stype, array.data))
+    yield one(lambda array: Array(array.dtype, (-1,), array.stype, array.data))
+    yield one(lambda array: Array(array.dtype, array.shape, array.stype, array.data[:-1]))
+    yield one(lambda array: Array(array.dtype, array.shape, array.stype, b""))
+
+    def other_kind(content: RecordDict) -> RecordDict:
+        content[name] = ConfigRecord({"json": "{}"})
+        return content
+
+    yield other_kind
+
+
+def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
+    """One to three fields at random, with random values that no field may have."""
+    known = list(paths(facts))
+
+    def value() -> Any:
+        kind = int(rng.integers(7))
+        if kind == 0:
+            return int(rng.integers(2**31, 2**62)) * (-1) ** int(rng.integers(2))
+        if kind == 1:
+            return float(10.0 ** rng.integers(9, 308)) * (-1) ** int(rng.integers(2))
+        if kind == 2:
+            return "".join(chr(int(n)) for n in rng.integers(1, 0xD7FF, int(rng.integers(1, 40))))
+        if kind == 3:
+            return [value() for _ in range(int(rng.integers(0, 4)))]
+        if kind == 4:
+            return {str(k): value() for k in range(int(rng.integers(0, 4)))}
+        return (None, GONE)[kind - 5]
+
+    steps = [says(known[int(rng.integers(len(known)))], value()) for _ in range(int(rng.integers(1, 4)))]
+
+    def change(content: RecordDict) -> RecordDict:
+        for step in steps:
+            try:
+                content = step(content)
+            except (KeyError, TypeError, AttributeError):  # the field was inside of one that is gone by now
+                continue
+        return content
+
+    return change
+
+
+def in_turn(changes: Mapping[str, Iterator[Change]], hostile: Sequence[int], used: list[str]) -> Tamper:
+    """Hostile nodes answer each message of a kind with its next change; when none is left, honestly."""
+
+    def tamper(node: Node, message: Message, content: RecordDict) -> RecordDict:
+        kind = message.metadata.message_type
+        if node.number not in hostile or kind not in changes or "refused" in facts_of(content):
+            return content
+        change = next(changes[kind], None)
+        if change is None:
+            return content
+        used.append(kind)
+        return change(content)
+
+    return tamper
+
+
+def peak_mb() -> float:
+    """The largest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
