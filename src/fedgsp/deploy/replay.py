@@ -99,12 +99,12 @@ class SiteRecording(Recording):
         """See `Recording.engine`: clients count for what the server believed."""
         available, setup = run.availability, run.worker_setup
         assert isinstance(available, ReplayedAvailability)
-        batching, epochs = setup.batching(), setup.rule.epochs
+        batching, epochs_in = setup.batching(), setup.rule.epochs_in
         counted = functools.cache(available.counted)
 
         def believed(round_: int, hop: HopReport) -> HopReport:
             samples = int(counted(round_)[hop.client])
-            return replace(hop, samples=samples, steps=epochs * int(batching.steps(np.array(samples))))
+            return replace(hop, samples=samples, steps=epochs_in(round_) * int(batching.steps(np.array(samples))))
 
         metrics = tuple(setup.task.metrics)
         return ReplayEngine(run.engine(store), self.log, run.data, metrics, believed=believed)
