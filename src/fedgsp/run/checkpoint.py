@@ -70,7 +70,7 @@ def keeps(round_: int, newest: int, every: int | None = None) -> bool:
         return True
     if every is not None:
         return every > 0 and round_ % every == 0
-    return round_ % 2 ** (back.bit_length() - 1) == 0
+    return round_ % (1 << (back.bit_length() - 1)) == 0
 
 
 def most_kept(rounds: int, every: int | None = None) -> int:
