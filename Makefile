@@ -1,6 +1,6 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both set up .venv first and can be repeated, interrupted, and run at
 # the same time. `make demo` installs what the package needs, the others what its tests need too.
-# TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch without CUDA where the usual index has none.
+# TORCH_INDEX=ADDRESS names an index to look for torch in as well, such as PyTorch's own of CPU builds.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin

@@ -4,7 +4,7 @@
 gives the lock back when its holder ends, however it ends. An installation that was stopped half-way leaves packages that pip
 takes for whole: those whose files are not all there are installed again, and nothing else is touched.
 
-TORCH_INDEX names an index to look for torch in as well, e.g. https://download.pytorch.org/whl/cpu for a build without CUDA.
+TORCH_INDEX names an index to look for torch in as well, such as PyTorch's own of builds without CUDA.
 """
 
 from __future__ import annotations

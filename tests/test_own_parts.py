@@ -44,7 +44,7 @@ class BySize(Grouper):
         return GroupShape(clients // n_groups, -(-clients // n_groups), clients)
 method = replace(plain, planner=Grouped(Singletons(), BySize(), kappa=0.5))
 """),
-    "planner": (9, """
+    "planner": (8, """
 @dataclass(frozen=True)
 class Turns(Planner):
     first: Planner
@@ -84,15 +84,14 @@ def test_lines_that_a_part_takes(part: str) -> None:
     written = [line for line in code.strip().splitlines() if not line.startswith("method = ")]
     assert len(written) == lines
     space: dict[str, Any] = {"__name__": "__main__"}
-    exec(START + code, space)
+    exec(compile(START + code, part, "exec", dont_inherit=True), space)
     result = space["fedgsp"].train(
         space.get("method", space["plain"]), tiny.federation(), space.get("model", tiny.linear), task=space.get("task"),
-        rounds=3, workers=0, lr=0.1,
+        rounds=6, workers=0, lr=0.3,
     )  # fmt: skip
     assert result.status == "finished"
-    assert result.score is not None
-    assert result.score > 1 / tiny.CLASSES - 0.2
+    assert min(entry["loss"] for entry in result.history[1:]) < result.history[0]["loss"], "it learns"
     if part == "growth function":
-        assert [entry["groups"] for entry in result.history] == [2, 4, 8]
+        assert [entry["groups"] for entry in result.history[:3]] == [2, 4, 8]
     if part == "task":
         assert result.score_name == "right"

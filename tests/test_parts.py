@@ -7,7 +7,23 @@ from typing import Any, Literal
 
 import pytest
 
-from fedgsp.client import MMD, SGD, UGA, Cosine, Decay, Distill, Dyn, Fusion, Moon, PerFedAvg, Prox, Scaffold, Steady, Warmup
+from fedgsp.client import (
+    MMD,
+    SGD,
+    UGA,
+    Cosine,
+    Decay,
+    Distill,
+    Dyn,
+    Fusion,
+    Moon,
+    PerFedAvg,
+    Piecewise,
+    Prox,
+    Scaffold,
+    Steady,
+    Warmup,
+)
 from fedgsp.client.attacks import Gaussian, InnerProduct, LabelFlip, Scaled, SignFlip
 from fedgsp.core.errors import InputError
 from fedgsp.parts import PARTS as LISTED
@@ -23,7 +39,9 @@ from fedgsp.plan import (
     Linear,
     Log,
     Mediators,
+    OfLength,
     OneChain,
+    Proportional,
     Random,
     Singletons,
     Stratified,
@@ -36,6 +54,7 @@ from fedgsp.server import (
     IDA,
     Adagrad,
     Adam,
+    Averaged,
     CentredClipping,
     ClippedMean,
     Clustered,
@@ -53,6 +72,7 @@ from fedgsp.server import (
     Nova,
     ScaffoldServer,
     TrimmedMean,
+    WarmStart,
     Yogi,
 )
 
@@ -106,14 +126,19 @@ PARTS: list[tuple[str, Any]] = [
     ("growth", Exp(0.01, 7)),
     ("growth", Constant(12)),
     ("growth", Singletons()),
+    ("growth", OfLength(6, halve_every=3)),
+    ("growth", Proportional(Exp(0.1, 4), clients=100)),
     ("grouper", Random()),
     ("grouper", ICG(tau=3, distance="euclid")),
+    ("grouper", ICG(leftovers="deal")),
     ("grouper", Fixed(ICG())),
     ("grouper", Fixed(Fixed(Random()))),
     ("schedule", Steady()),
     ("schedule", Warmup(3, Cosine(8))),
     ("schedule", Decay(0.9, 5, 0.1)),
     ("schedule", Cosine(100)),
+    ("schedule", Piecewise(((3, 0.5), (9, 0.1)))),
+    ("local", SGD(epochs_by_round=((1, 3), (4, 1)))),
     ("local", SGD(lr=0.3, batch_size=9, epochs=2, momentum=0.5, weight_decay=0.01, schedule=Cosine(8))),
     ("server", Mean("uniform")),
     ("grouper", GreedyKL(target="uniform")),
@@ -161,6 +186,10 @@ PARTS: list[tuple[str, Any]] = [
     ("server", GeometricMedian(steps=2, weights="samples")),
     ("server", ClippedMean(norm=2.0)),
     ("server", CentredClipping(steps=2)),
+    ("server", Averaged(WarmStart(Yogi(), rounds=3, weights="uniform"), decay=0.5, last=4)),
+    ("server", WarmStart(Adam(beta1=0.5))),
+    ("server", FedExP(cap=2.0)),
+    ("planner", Grouped(OfLength(4), ICG(), chains=6)),
     ("local", SignFlip(attackers=(1, 2), scale=3.0)),
     ("local", Scaled(attackers=(1,))),
     ("local", Gaussian(attackers=(1,), seed=4)),
@@ -198,7 +227,7 @@ def test_what_is_not_said_has_its_default() -> None:
 
 class TestRefused:
     def test_no_table_or_no_kind(self) -> None:
-        wanted = "method.here must be a table with a kind: cosine, decay, steady, warmup."
+        wanted = "method.here must be a table with a kind: cosine, decay, piecewise, steady, warmup."
         assert refused("schedule", "steady") == wanted
         assert refused("schedule", {"rate": 0.5}) == wanted
         assert refused("schedule", {"kind": 5}) == wanted

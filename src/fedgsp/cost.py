@@ -13,7 +13,7 @@ not: it adds up the hops of a run's event log on a `Fleet`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedgsp.core.callable_module import make_callable
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
+from fedgsp.plan import Grouped
 
 if TYPE_CHECKING:
+    from fedgsp.method import Method
     from fedgsp.plan import Growth, RoundSizes
 
 
@@ -89,6 +91,14 @@ def paper_costs(
         communication=8 * moved * (1 / constants.bits_in + 1 / constants.bits_out),
         traffic=2 * moved,
     )
+
+
+def paper_costs_of(method: Method, clients: int, rounds: int) -> PaperCosts | None:
+    """The paper's formulas for a method; None where they do not apply: other planners, or epochs that change."""
+    planner, local = method.planner, method.local
+    if not isinstance(planner, Grouped) or planner.chains or local.epochs_by_round:
+        return None
+    return paper_costs(planner.growth, clients, rounds, planner.kappa, local.epochs)
 
 
 @dataclass(frozen=True)
@@ -187,14 +197,20 @@ class RunCosts:
     traffic: float
 
 
-def run_cost(events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int) -> RunCosts:
+Epochs = int | Callable[[int], int]
+"""Local epochs: the same in all rounds, or those of a round (from 1)."""
+
+
+def run_cost(
+    events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: Epochs, rounds: int
+) -> RunCosts:
     """What a run would have cost on a fleet, by what really happened.
 
     Args:
         events: The run's event log (`run.reader.read_log`).
         fleet: Devices and network.
         flops_per_sample: What training on one sample costs.
-        epochs: Local epochs.
+        epochs: Local epochs, or a function that gives those of a round.
         rounds: How many rounds to count.
 
     Returns:
@@ -207,11 +223,11 @@ def run_cost(events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample
 
 
 def costs_by_round(
-    events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: int, rounds: int
+    events: Iterable[Mapping[str, Any]], fleet: Fleet, flops_per_sample: float, epochs: Epochs, rounds: int
 ) -> dict[int, RunCosts]:
     """round -> its own cost, for the first `rounds` rounds of an event log."""
     walked = walked_chains(events, rounds)
-    return {r: round_cost(chains, fleet, flops_per_sample, epochs) for r, chains in walked.items()}
+    return {r: round_cost(chains, fleet, flops_per_sample, _epochs_in(epochs, r)) for r, chains in walked.items()}
 
 
 def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float, epochs: int) -> RunCosts:
@@ -222,7 +238,7 @@ def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float
 
 
 def planned_cost(
-    schedule: Iterable[RoundSizes], fleet: Fleet, flops_per_sample: float, epochs: int, samples: float, model_bytes: float
+    schedule: Iterable[RoundSizes], fleet: Fleet, flops_per_sample: float, epochs: Epochs, samples: float, model_bytes: float
 ) -> RunCosts:
     """What a run that is only planned would cost: every client of `samples` samples, everybody there."""
     hop = {"samples": samples, "down": model_bytes, "up": model_bytes}
@@ -231,8 +247,13 @@ def planned_cost(
         visits = row.trained * row.passes
         models = 2 * (visits if fleet.relay == "manager" else row.sampled)
         longest = [hop] * (row.longest * row.passes)
-        rounds.append(_of_round([longest], float(models * model_bytes), visits, fleet, flops_per_sample * epochs))
+        work = flops_per_sample * _epochs_in(epochs, row.round)
+        rounds.append(_of_round([longest], float(models * model_bytes), visits, fleet, work))
     return total_cost(rounds)
+
+
+def _epochs_in(epochs: Epochs, round_: int) -> int:
+    return epochs if isinstance(epochs, int) else epochs(round_)
 
 
 def total_cost(rounds: Iterable[RunCosts]) -> RunCosts:

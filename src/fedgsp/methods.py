@@ -12,6 +12,7 @@ from typing import Any
 
 from fedgsp.client.distill import Distill
 from fedgsp.client.rules import SGD
+from fedgsp.client.schedule import Decay
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.method import ROLES, Method
 from fedgsp.parts import decode, kinds
@@ -24,6 +25,7 @@ from fedgsp.plan import (
     Grouped,
     Log,
     Mediators,
+    OfLength,
     OneChain,
     Random,
     Singletons,
@@ -32,7 +34,18 @@ from fedgsp.plan import (
     WithPool,
 )
 from fedgsp.prepare import AugmentMean, AugmentZScore, FAugGAN, FAugOversample, PoolData, Preparation, ShareData
-from fedgsp.server import Clustered, DistillServer, Mean, ModelRotation, ServerRule, Wrapper
+from fedgsp.server import (
+    Adam,
+    Averaged,
+    Clustered,
+    DistillServer,
+    FedExP,
+    Mean,
+    ModelRotation,
+    ServerRule,
+    WarmStart,
+    Wrapper,
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,7 @@ class Word:
 
     roles: tuple[str, ...]
     put: Put
+    place: str = ""
 
 
 def words() -> dict[str, Word]:
@@ -102,20 +116,24 @@ def _server_word(cls: type[Any], **parameters: Any) -> Word:
         prepared: Any = kinds("preparation")[preparation]() if preparation else method.preparation
         return replace(method, server=server, local=replace(method.local, **reports), preparation=prepared)
 
-    return Word((() if wraps else ("server",)) + (("preparation",) if preparation else ()), put)
+    place = AROUND if wraps and cls.inside_local else LAST
+    return Word((() if wraps else ("server",)) + (("preparation",) if preparation else ()), put, place)
 
 
 def combined(method: Method, names: Sequence[str]) -> Method:
-    """A method with other parts in place: server rules first, so that what goes around them finds them there."""
+    """A method with other parts in place: server rules first, so that what goes around them finds them there.
+
+    Of several that go around it, the one that is named last is outside.
+    """
     known = words()
-    for word in sorted(names, key=lambda name: ORDER.index((*known[name].roles, LAST)[0])):
+    for word in sorted(names, key=lambda name: ORDER.index((*known[name].roles, known[name].place)[0])):
         method = known[word].put(method)
     return method
 
 
-LAST = ""
-"""In place of a role, for what takes nobody's place: it goes around all that is there."""
-ORDER = ("server", "local", "preparation", LAST)
+AROUND, LAST = "around", ""
+"""In place of a role, for what takes nobody's place: it goes around the server rule, or around all that is there."""
+ORDER = ("server", AROUND, "local", "preparation", LAST)
 
 
 def _fedavg() -> Method:
@@ -125,6 +143,21 @@ def _fedavg() -> Method:
 def fedavg_with(*names: str) -> Callable[[], Method]:
     """How a row is made that is FedAvg with other parts in place, by their words."""
     return lambda: combined(_fedavg(), names)
+
+
+def _chains_then_adam() -> Method:
+    """X2 of the experiments: chosen on validation samples of femnist-368, seed 0 (docs/methods.md)."""
+    chains = Grouped(OfLength(4), ICG(), chains=6)
+    alone = Grouped(Singletons(), Random(), kappa=0.2)
+    local = SGD(lr=0.03, schedule=Decay(0.98, floor=0.2), epochs_by_round=((1, 3), (3, 1)))
+    adam = Adam(lr=0.0316, beta1=0.7, beta2=0.99, tau=1e-3)
+    return Method(Switch(chains, alone, rounds=2), local, Averaged(WarmStart(adam, rounds=2), decay=0.7))
+
+
+def _fedgsp_capped() -> Method:
+    """FedGSP's chains, steps of up to twice the mean update, averaged; its learning rate suits the averaging."""
+    server = Averaged(FedExP(cap=2.0, average_last=False), decay=0.5)
+    return Method(Grouped(Log(2, 10), ICG(), kappa=0.3), SGD(lr=0.03), server)
 
 
 def _astraea(preparation: Preparation) -> Method:
@@ -178,6 +211,12 @@ METHODS: Mapping[str, Row] = {
     "fedgsp-balanced": Row(
         "fedgsp with groups balanced by exchange in place of ICG: more alike, and nobody left out",
         lambda: Method(Grouped(Log(2, 10), Balanced(), kappa=0.3), SGD(), Mean()),
+    ),
+    "fedgsp-capped": Row(
+        "fedgsp with steps of up to twice the mean update (capped FedExP) and averaged models; ours", _fedgsp_capped
+    ),
+    "chains-then-adam": Row(
+        "two rounds of six chains of four clients, then fedadam begun afresh, with averaged models; ours", _chains_then_adam
     ),
     "stp-random": Row(
         "fedgsp with random groups: STP without ICG", lambda: Method(Grouped(Log(2, 10), Random(), kappa=0.3), SGD(), Mean())

@@ -35,6 +35,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.plan.growth:Exp",
         "fedgsp.plan.growth:Constant",
         "fedgsp.plan.growth:Singletons",
+        "fedgsp.plan.growth_by_size:OfLength",
+        "fedgsp.plan.growth_by_size:Proportional",
     ),
     "grouper": (
         "fedgsp.plan.groupers:Random",
@@ -66,6 +68,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.client.schedule:Steady",
         "fedgsp.client.schedule:Decay",
         "fedgsp.client.schedule:Cosine",
+        "fedgsp.client.schedule:Piecewise",
         "fedgsp.client.schedule:Warmup",
     ),
     "server": (
@@ -91,6 +94,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.server.geometric_median:GeometricMedian",
         "fedgsp.server.clipping:ClippedMean",
         "fedgsp.server.clipping:CentredClipping",
+        "fedgsp.server.averaged:Averaged",
+        "fedgsp.server.warm_start:WarmStart",
     ),
     "preparation": (
         "fedgsp.prepare.augment:AugmentMean",

@@ -163,7 +163,7 @@ def test_what_cannot_be_read_at_all(cli: Any, here: Path, arguments: list[str], 
     [
         (["resume", "nowhere"], "there is no run directory nowhere."),
         (["replay", "nowhere"], "nowhere"),
-        (["evaluate", "nowhere"], "cannot read the configuration nowhere/config.toml: No such file or directory."),
+        (["evaluate", "nowhere"], "there is no run directory nowhere."),
         (["evaluate", "nowhere", "--part", "tset"], "unknown part 'tset': did you mean 'test'?"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from fedgsp.client import SGD
 from fedgsp.core import __version__
 from fedgsp.methods import METHODS, decode_method, named
-from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, Singletons
+from fedgsp.plan import ICG, Constant, Exp, Fixed, Grouped, Linear, Log, OfLength, Proportional, Singletons
 from fedgsp.run.config import read_config
 from tests.support import tiny
 
@@ -101,14 +101,14 @@ class TestDryRun:
     def test_more_groups_than_clients_are_capped_and_told(self, cli: Any, tiny: str) -> None:
         outcome = cli("run", "--data", tiny, "--rounds", "2", "--dry-run")
         assert outcome.code == 0
-        assert "note: the growth function asks for 20 groups by round 2, but 12 clients train: it is capped at 12" in (
+        assert "note: no two clients ever train in a chain, and this is FedAvg: the growth function asks for 10 groups" in (
             outcome.unwrapped
         )
         for word in ("Schedule", "traffic", "memory", "time"):
             assert word in outcome.out
 
     def test_the_note_stays_away_where_nothing_is_capped(self, cli: Any, tiny: str) -> None:
-        assert "note:" not in cli("run", "--data", tiny, "--rounds", "1", "--dry-run").out
+        assert "note:" not in cli("run", "--data", tiny, "--rounds", "1", "--growth", "length", "--dry-run").out
 
 
 class TestOptions:
@@ -122,6 +122,8 @@ class TestOptions:
         ("options", "growth"),
         [
             (["--growth", "log"], Log(2.0, 10)),
+            (["--growth", "length"], OfLength(4)),
+            (["--growth", "proportional", "--beta", "5"], Proportional(Log(2.0, 5))),
             (["--growth", "log", "--alpha", "3", "--beta", "4"], Log(3.0, 4)),
             (["--growth", "linear", "--alpha", "0.5"], Linear(0.5, 10)),
             (["--growth", "exp", "--alpha", "0.1", "--beta", "2"], Exp(0.1, 2)),

@@ -69,7 +69,7 @@ def test_plain_lines_for_pipes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_capped_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     fedgsp.train("fedgsp", tiny.federation(), tiny.linear, rounds=2, workers=0, callbacks=[PlainLines()])
-    assert "asks for 20 groups by round 2, but 8 clients train: it is capped at 8" in capsys.readouterr().out
+    assert "asks for 10 groups in round 1, and 8 clients train; --growth length" in capsys.readouterr().out
 
 
 def test_the_summary_says_what_where_and_what_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

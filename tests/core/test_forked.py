@@ -133,6 +133,18 @@ def test_a_server_that_was_killed_is_replaced_and_its_children_live_on() -> None
     os.close(read)
 
 
+def test_hundreds_may_be_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the server is there: each order has descriptors, of which the kernel holds only so many under way."""
+    monkeypatch.setattr(forked, "_SERVERS", forked._Servers())
+    read, write = os.pipe()
+    more = [os.dup(write) for _ in range(9)]
+    many = [forked.start(HERE, "end", (0,), [write, *more], environment()) for _ in range(200)]
+    assert [process.wait(600) for process in many] == [0] * 200
+    for descriptor in (read, write, *more):
+        os.close(descriptor)
+    forked._SERVERS.end()
+
+
 def test_without_forking_it_is_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked, "FORK", False)
     found = told()

@@ -16,6 +16,8 @@ from fedgsp.data.cache import get_or_build, locked, save_array
 from fedgsp.data.readers.leaf import load_leaf
 from tests.support.data_files import write_leaf
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -90,8 +92,6 @@ def slowly(self, shard, tick):
     real(self, shard, tick)
 leaf_convert._Conversion.read = slowly
 from fedgsp.data.readers.leaf import load_leaf
-
-pytestmark = pytest.mark.timing
 print(load_leaf(sys.argv[1]).fingerprint, flush=True)
 """
 

@@ -315,32 +315,19 @@ def structured_changes(facts: dict[str, dict[str, Any]], some: Sampler) -> dict[
     return {"train": some(list(train)), "evaluate": some(list(hostile.structured(facts["evaluate"])))}
 
 
-def test_a_hundred_lies_of_every_field_leave_the_honest_sites_result(tmp_path: Path) -> None:
+def test_eighty_lies_in_answers_leave_the_honest_sites_result(tmp_path: Path) -> None:
     rng, facts = np.random.default_rng(7), honest_facts(tmp_path / "honest")
 
     def some(changes: list[hostile.Change]) -> list[hostile.Change]:
         return [changes[k] for k in rng.permutation(len(changes))[:40]]
 
     _, _, used = fuzzed(tmp_path / "answers", [101, 103], 5, structured_changes(facts, some), rounds=20)
-    hello = some(list(hostile.structured(facts["query.hello"])))[:15]
-    hello += [hostile.drawn(rng, facts["query.hello"]) for _ in range(15)]
-    _, _, more = fuzzed(tmp_path / "introductions", [102], 3, {"query.hello": hello}, rounds=30)
-    assert len(used) + len(more) >= 100
+    assert len(used) == 80
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_thousands_of_lies_leave_the_honest_sites_result(seed: int, tmp_path: Path) -> None:
-    rng, facts = np.random.default_rng(seed), honest_facts(tmp_path / "honest")
-
-    def some(changes: list[hostile.Change]) -> list[hostile.Change]:
-        return [changes[k] for k in rng.permutation(len(changes))]
-
-    changes = structured_changes(facts, some)
-    for kind in changes:
-        changes[kind] += [hostile.drawn(rng, facts[kind]) for _ in range(400)]
-    _, _, used = fuzzed(tmp_path / "answers", [101, 103, 104], 7, changes, rounds=110)
-    hello = some(list(hostile.structured(facts["query.hello"])))
-    hello += [hostile.drawn(rng, facts["query.hello"]) for _ in range(200)]
-    _, _, more = fuzzed(tmp_path / "introductions", [101, 102], 5, {"query.hello": hello}, rounds=110)
-    assert len(used) + len(more) >= 700
+def test_thirty_lies_in_introductions_leave_the_honest_sites_result(tmp_path: Path) -> None:
+    rng, facts = np.random.default_rng(8), honest_facts(tmp_path / "honest")["query.hello"]
+    every = list(hostile.structured(facts))
+    hello = [every[k] for k in rng.permutation(len(every))[:15]] + [hostile.drawn(rng, facts) for _ in range(15)]
+    _, _, used = fuzzed(tmp_path / "introductions", [102], 3, {"query.hello": hello}, rounds=30)
+    assert len(used) == 30

@@ -100,14 +100,14 @@ def test_fit_is_assign_with_a_seed(kind: type[Grouper]) -> None:
         (ICG(n_groups=2), [[np.inf, 2], [0, 1]], r"ICG: counts must be finite, but row 0 is not\."),
         (Balanced(n_groups=2), [[1, 2], [3, 1e16]], r"Balanced: counts must be at most 2\^53, but row 1 has a larger one\."),
         (Balanced(n_groups=1), np.zeros((2, 0)), r"Balanced: counts must have at least one column\."),
-        (Balanced(n_groups=1), np.zeros((0, 2)), r"Balanced: n_groups is 1, but there are only 0 clients to group\."),
+        (Balanced(n_groups=1), np.zeros((0, 2)), r"Balanced: there are no clients to group"),
         (Random(n_groups=2), [[1, 2], [2, 1], [0, -1]], r"Random: counts must not be negative, but row 2 has one that is\."),
         (Random(), [[1, 2], [2, 1]], r"Random: say how many groups to form, as in Random\(n_groups=10\)\."),
         (Random(n_groups=3), [[1], [2]], r"Random: n_groups is 3, but there are only 2 clients to group\."),
     ],
 )
 def test_fit_says_in_one_sentence_what_is_wrong(grouper: Grouper, counts: ArrayLike, sentence: str) -> None:
-    with pytest.raises(InputError, match=f"^{sentence}$"):
+    with pytest.raises(InputError, match=f"^{sentence}"):  # some go on in the words that scikit-learn's checks look for
         grouper.fit(counts)
 
 

@@ -212,3 +212,17 @@ def test_fractions_work_like_counts(counts_60: Counts) -> None:
     """ICG takes any non-negative vectors; a power of two changes no digit, so no group either."""
     whole, scaled = (ICG(n_groups=7, random_state=0).fit(c).labels_ for c in (counts_60, counts_60 / 1024))
     assert np.array_equal(whole, scaled)
+
+
+@pytest.mark.parametrize(("clients", "groups"), [(10, 3), (10, 6), (100, 60), (9, 9), (7, 1), (12, 4)])
+def test_leftovers_are_dealt_so_that_groups_differ_by_one(clients: int, groups: int) -> None:
+    counts = np.random.default_rng(1).integers(0, 9, (clients, 4))
+    grouper = ICG(leftovers="deal")
+    dealt = grouper.assign(counts, groups, np.random.default_rng(0))
+    plain = ICG().assign(counts, groups, np.random.default_rng(0))
+    sizes = np.bincount(dealt, minlength=groups)
+    assert dealt.min() >= 0
+    assert sizes.max() - sizes.min() <= 1
+    assert (dealt[plain >= 0] == plain[plain >= 0]).all(), "the others are where they were"
+    shape = grouper.shape(clients, groups)
+    assert (shape.shortest, shape.longest, shape.grouped) == (sizes.min(), sizes.max(), clients)

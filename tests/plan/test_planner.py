@@ -328,3 +328,13 @@ def test_shares_fit_and_are_even_as_far_as_there_is_room(sizes: list[int], data:
     assert all(some <= size for some, size in zip(given_, sizes, strict=True))
     most = max(given_)
     assert all(some >= most - 1 or some == size for some, size in zip(given_, sizes, strict=True))
+
+
+def test_just_so_many_chains(profiles_60: Profiles) -> None:
+    planner = Grouped(Constant(15), ICG(), chains=6)
+    plan = planner.plan(1, profiles_60, Seeds(0))
+    assert [len(chain) for chain in plan.chains] == [4] * 6
+    assert (plan.groups, planner.schedule(1, 60).sampled) == (15, 6)
+    assert Grouped(Constant(3), ICG(), chains=6).schedule(1, 60).sampled == 3, "all if there are fewer"
+    with pytest.raises(InputError, match="chains must be a whole number of at least 0"):
+        Grouped(Constant(3), ICG(), chains=-1)

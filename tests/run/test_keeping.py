@@ -220,7 +220,7 @@ class TestRoom:
 
     def test_what_is_there_already_counts(self, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         class Usage:
-            free = 12 * 1200 + 24 * 1200 - 12 * 150
+            free = (12 + 3 * 12 + 24) * 1200 - 12 * 150  # the newest, those of earlier checkpoints, those of two rounds
 
         out = copy(undisturbed, tmp_path)
         monkeypatch.setattr("fedgsp.run.keeping.shutil.disk_usage", lambda folder: Usage)

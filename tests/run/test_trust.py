@@ -155,7 +155,7 @@ def test_a_model_name_in_a_checkpoint_leads_nowhere(tmp_path: Path) -> None:
     made = hostile_runs.with_model_called(hostile_runs.newest(out), "/../../x")
     with pytest.raises(checkpoint.DamagedCheckpoint, match="not one that fedgsp wrote"):
         checkpoint.load(made)
-    with pytest.raises(InputError, match="is whole: fedgsp resume"):
+    with pytest.raises(InputError, match="is whole: resume the run with"):
         fedgsp.resume(out, rounds=2, workers=0, data=tiny.federation(), model=tiny.linear)
     assert {path.name for path in tmp_path.rglob("*x*") if path.name.startswith("x")} == set()
 

@@ -153,3 +153,15 @@ def test_the_same_holds_for_any_rule_that_judges_another_model(tmp_path: Path) -
     result = fedgsp.train(method, data, lambda: weight(0.5), rounds=2, workers=0, out=tmp_path / "run")
     assert result.model()(torch.ones(1, 1)).item() == 2 * shift(result.state.model)
     assert shift(load_file(tmp_path / "run" / "model.safetensors")) == 2 * shift(result.state.model)
+
+
+def test_a_cap_bounds_the_step_and_nothing_else() -> None:
+    """As in the step on paper, whose eta is 2: capped at 1.5 the model is at 1.5 mean updates; a higher cap is never met."""
+    models = [[3.0, 0.0], [-1.0, 0.0]]
+    model, _, eta = step(FedExP(weights="uniform", eps=0.25, cap=1.5), [0.0, 0.0], models, [1, 7])
+    assert (eta, model) == (1.5, [1.5, 0.0])
+    assert step(FedExP(weights="uniform", eps=0.25, cap=3.0), [0.0, 0.0], models, [1, 7])[2] == 2.0
+    assert step(FedExP(weights="uniform", eps=0.25, cap=1.0), [0.0, 0.0], models, [1, 7])[0] == [1.0, 0.0]
+    with pytest.raises(InputError, match="cap must be at least 1"):
+        FedExP(cap=0.5)
+    assert fedgsp.named("fedgsp+exp-capped").server == FedExP(cap=2.0, average_last=False)

@@ -22,7 +22,7 @@ from fedgsp.prepare import FAugGAN
 from fedgsp.run.result import RunResult
 
 FILE = Path(__file__).parents[1] / "golden" / "digests.json"
-NAMES = [*METHODS, "fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+scaffold"]
+NAMES = [*METHODS, "fedgsp+yogi", "fedgsp+prox+adam", "fedgsp+scaffold", "fedadam+warm", "fedyogi+warm+averaged"]
 MODEL, ROUNDS = "small_cnn", 3
 CLIENTS = [f"c{k}" for k in range(8)]
 STORED: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"figures": {}, "machines": {}}

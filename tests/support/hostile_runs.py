@@ -9,6 +9,7 @@ import random
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,30 +92,35 @@ Change = tuple[str, Callable[[Path], object]]
 
 
 def _links(run: Path, outside: Path) -> Iterator[Change]:
-    files = [*sorted(path.relative_to(run) for path in run.rglob("*") if path.is_file()), Path(".lock"), Path(".trusted")]
-    for name in dict.fromkeys(files):
-        yield f"{name} is a link", lambda copy, name=name: _link(copy / name, outside / "victim.txt")
-        yield f"{name} is a dangling link", lambda copy, name=name: _link(copy / name, outside / "new.txt")
+    names = [*sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()), ".lock", ".trusted"]
+    for name in dict.fromkeys(names):
+        yield f"{name} is a link", _at(name, partial(_link, target=outside / "victim.txt"))
+        yield f"{name} is a dangling link", _at(name, partial(_link, target=outside / "new.txt"))
     for folder in ("checkpoint", "clients"):
-        yield f"{folder} is a link", lambda copy, folder=folder: _link(copy / folder, outside)
-    for name in ("result.json", "config.toml", "journal.jsonl"):
-        scratch = f".{name}.{os.getpid()}.tmp"
-        yield f"{scratch} is a link", lambda copy, scratch=scratch: _link(copy / scratch, outside / "victim.txt")
+        yield f"{folder} is a link", _at(folder, partial(_link, target=outside))
+    for file in ("result.json", "config.toml", "journal.jsonl"):
+        scratch = f".{file}.{os.getpid()}.tmp"
+        yield f"{scratch} is a link", _at(scratch, partial(_link, target=outside / "victim.txt"))
+
+
+def _at(name: str, change: Callable[[Path], object]) -> Callable[[Path], object]:
+    return lambda copy: change(copy / name)
 
 
 def _link(path: Path, target: Path) -> None:
     if path.is_dir():
         for file in path.iterdir():
-            shutil.copy(file, target / file.name) if target.is_dir() and not (target / file.name).exists() else None
+            if not (target / file.name).exists():
+                shutil.copy(file, target / file.name)
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     path.symlink_to(target)
 
 
 def _pipes(run: Path) -> Iterator[Change]:
-    for name in ("config.toml", "journal.jsonl", "plans.jsonl", "events.jsonl", "scores.jsonl", "result.json", ".lock",
-                 "clients.safetensors", ".trusted"):  # fmt: skip
-        yield f"{name} is a pipe", lambda copy, name=name: _pipe(copy / name)
+    logs = ("journal.jsonl", "plans.jsonl", "events.jsonl", "scores.jsonl")
+    for name in (*logs, "config.toml", "result.json", "clients.safetensors", ".lock", ".trusted"):
+        yield f"{name} is a pipe", _at(name, _pipe)
     yield "the newest checkpoint is a pipe", lambda copy: _pipe(newest(copy))
 
 
@@ -125,15 +131,21 @@ def _pipe(path: Path) -> None:
 
 def _names(run: Path) -> Iterator[Change]:
     for name in ESCAPES:
-        yield f"a model called {name[:12]!r}", lambda copy, name=name: with_model_called(newest(copy), name)
-        yield (
-            f"a client state called {name[:12]!r}",
-            lambda copy, name=name: with_facts(newest(copy), lambda facts: facts["kept"].update({"0": name})),
-        )
-        yield (
-            f"a slot called {name[:12]!r}",
-            lambda copy, name=name: with_facts(newest(copy), lambda facts: facts["slots"].append(name)),
-        )
+        yield f"a model called {name[:12]!r}", partial(_model_called, name=name)
+        yield f"a client state called {name[:12]!r}", partial(_state_called, name=name)
+        yield f"a slot called {name[:12]!r}", partial(_slot_called, name=name)
+
+
+def _model_called(copy: Path, name: str) -> None:
+    with_model_called(newest(copy), name)
+
+
+def _state_called(copy: Path, name: str) -> None:
+    with_facts(newest(copy), lambda facts: facts["kept"].update({"0": name}))
+
+
+def _slot_called(copy: Path, name: str) -> None:
+    with_facts(newest(copy), lambda facts: facts["slots"].append(name))
 
 
 def _odd_config(run: Path, rng: random.Random) -> Change:

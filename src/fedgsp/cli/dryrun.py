@@ -9,8 +9,7 @@ from typing import Any
 import typer
 
 from fedgsp.cli.display import headline, plain_console, size
-from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_costs, planned_cost
-from fedgsp.plan import Grouped
+from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_costs_of, planned_cost
 from fedgsp.progress import duration
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.forecast import Forecast, forecast
@@ -47,16 +46,13 @@ def _fleet_costs(run: Run, fleets: dict[str, Fleet], traffic: int) -> dict[str, 
     rows = [method.planner.schedule(r, clients) for r in range(1, run.config.run.rounds + 1)]
     samples = float(run.worker_setup.data.train.sizes[run.participants].mean())
     each_way = traffic / 2 / max(1, sum(row.trained * row.passes for row in rows))  # what a client is handed, and hands on
-    work = (flops_per_sample(run), method.local.epochs, samples, each_way)
+    work = (flops_per_sample(run), method.local.epochs_in, samples, each_way)
     return {name: planned_cost(rows, fleet, *work) for name, fleet in fleets.items()}
 
 
 def _paper(run: Run) -> PaperCosts | None:
     """The paper's own formulas, which are about groups of one size."""
-    planner, local = run.config.method.planner, run.config.method.local
-    if not isinstance(planner, Grouped):
-        return None
-    return paper_costs(planner.growth, len(run.participants), run.config.run.rounds, planner.kappa, local.epochs)
+    return paper_costs_of(run.config.method, len(run.participants), run.config.run.rounds)
 
 
 def _cost_lines(costs: dict[str, RunCosts], formulas: PaperCosts | None) -> list[str]:

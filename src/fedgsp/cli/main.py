@@ -32,6 +32,7 @@ def _root(
 def build_app() -> typer.Typer:
     """All commands, put together anew, so that `main` can be called again and again in one process."""
     from fedgsp.cli import (
+        advise,
         compare,
         cost,
         data,
@@ -58,7 +59,25 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_root)
-    every = (run, evaluate, methods, models, tune, data, group, cost, study, compare, report, watch, new, deploy, site, node)
+    every = (
+        run,
+        evaluate,
+        methods,
+        models,
+        advise,
+        tune,
+        data,
+        group,
+        cost,
+        study,
+        compare,
+        report,
+        watch,
+        new,
+        deploy,
+        site,
+        node,
+    )
     for commands in every:
         commands.register(app)
     return app

@@ -81,6 +81,12 @@ def _growth(kind: str, alpha: float | None, beta: int | None) -> dict[str, Any]:
         if alpha is not None:
             raise InputError(f"--growth {kind} has no --alpha.")
         return {"kind": kind} if kind == "singletons" or beta is None else {"kind": kind, "count": beta}
+    if kind == "length":
+        if alpha is not None or beta is not None:
+            raise InputError("--growth length has no --alpha and --beta; use --set method.planner.growth.length=4.")
+        return {"kind": kind}
+    if kind == "proportional":
+        return {"kind": kind, "growth": _growth("log", alpha, beta)}
     rate = 2.0 if alpha is None and kind == "log" else alpha
     if rate is None:
         raise InputError(f"--growth {kind} needs --alpha, its rate of growth.")

@@ -36,7 +36,9 @@ def run(
     rounds: common.Rounds = None,
     clients: common.Clients = None,
     kappa: Annotated[float | None, typer.Option(help="Share of the groups that train in a round.")] = None,
-    growth: Annotated[str | None, typer.Option(help="Growth function: linear, log, exp, constant or singletons.")] = None,
+    growth: Annotated[
+        str | None, typer.Option(help="Growth function: linear, log, exp, constant, singletons, length or proportional.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Rate of the growth function.")] = None,
     beta: Annotated[int | None, typer.Option(help="Number of groups at the start, or of all rounds for constant.")] = None,
     order: Annotated[str | None, typer.Option(help="Order of the clients in a chain: shuffled (each round) or fixed.")] = None,

@@ -25,7 +25,7 @@ def study(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six) or rivals. "
+            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets or ours. "
             "'report' makes all pages again from the finished runs and trains nothing.",
         ),
     ],
@@ -37,7 +37,7 @@ def study(
     out: Annotated[Path | None, typer.Option(help="Folder of the study. Default: runs/study-PRESET.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods of the studies table and rivals, such as fedavg,fedgsp. For table also: all.")
+        str | None, typer.Option(help="Methods of table, rivals, fleets or ours, such as fedavg,fedgsp. For table also: all.")
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Estimate the time it will take. Train nothing.")] = False,

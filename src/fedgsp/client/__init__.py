@@ -12,7 +12,7 @@ from fedgsp.client.per_fedavg import PerFedAvg
 from fedgsp.client.prox import Prox
 from fedgsp.client.rules import SGD, trained
 from fedgsp.client.scaffold import Scaffold
-from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Steady, Warmup
+from fedgsp.client.schedule import Cosine, Decay, LearningRateSchedule, Piecewise, Steady, Warmup
 from fedgsp.client.stepping import Stepping
 from fedgsp.client.uga import UGA
 from fedgsp.client.update_noise import UpdateNoise
@@ -33,6 +33,7 @@ __all__ = [
     "LocalContext",
     "Moon",
     "PerFedAvg",
+    "Piecewise",
     "Prox",
     "Scaffold",
     "Steady",

@@ -72,7 +72,7 @@ class KernelCheck:
         cls, model: nn.Module, rule: SGD, task: Task, data: FederatedData, seeds: Seeds, start: Tensors, shared: Tensors
     ) -> KernelCheck:  # fmt: skip
         """The check for a run that begins with `start`, with `shared` sent along. The model's weights are overwritten."""
-        small = replace(rule, batch_size=min(rule.batch_size, LARGEST_BATCH), epochs=1, privacy=None)
+        small = replace(rule, batch_size=min(rule.batch_size, LARGEST_BATCH), epochs=1, epochs_by_round=(), privacy=None)
         return cls(model, small, task, _few(data, small.batch_size), seeds, start, shared)
 
     def check(self, kernel: Kernel) -> KernelComparison:

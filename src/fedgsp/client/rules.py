@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import nn
 
-from fedgsp.client.schedule import LearningRateSchedule, Steady
+from fedgsp.client.schedule import LearningRateSchedule, Steady, check_pieces, piece_at
 from fedgsp.client.stepping import Stepping
 from fedgsp.client.update_noise import UpdateNoise
 from fedgsp.core.errors import InputError
-from fedgsp.core.params import OMIT_DEFAULT
+from fedgsp.core.params import OMIT_DEFAULT, require_whole
 from fedgsp.core.part import Values
 from fedgsp.core.state import Yields
 from fedgsp.fast import Obstacles
@@ -43,6 +43,7 @@ class SGD(Stepping):
         lr: The learning rate.
         batch_size: Samples of a step; the last batch of an epoch may be smaller and is averaged over its real size.
         epochs: Passes over the client's samples.
+        epochs_by_round: (round, epochs) in order of rounds: from that round on, so many epochs. `epochs` before the first.
         momentum: Of the client's steps, from 0 up to 1.
         weight_decay: Added to every gradient, times the weight.
         schedule: The learning rate by round.
@@ -70,6 +71,7 @@ class SGD(Stepping):
     drop_last: bool = field(default=False, metadata=OMIT_DEFAULT)
     merge_last: bool | None = None
     privacy: UpdateNoise | None = None
+    epochs_by_round: tuple[tuple[int, int], ...] = field(default=(), metadata=OMIT_DEFAULT)
 
     requires_server: ClassVar[str] = ""
     """The server rule, by its kind, that this rule is one half of and makes no sense without; most rules need none."""
@@ -88,6 +90,9 @@ class SGD(Stepping):
             raise InputError(f"the batch size must be at least 1, not {self.batch_size}.")
         if self.epochs < 1:
             raise InputError(f"local epochs must be at least 1, not {self.epochs}.")
+        check_pieces("the local rule", "epochs_by_round", self.epochs_by_round)
+        for _, epochs in self.epochs_by_round:
+            require_whole("the local rule", "epochs_by_round", epochs, at_least=1)
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum must be from 0 up to 1, not {self.momentum}.")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
@@ -96,6 +101,10 @@ class SGD(Stepping):
             raise InputError(f"momentum is for sgd; {self.optim} has beta1 in its place.")
         if self.optim != "sgd" and self.report_steps:
             raise InputError(f"how far {self.optim} goes does not follow from its steps, so report_steps needs sgd.")
+
+    def epochs_in(self, round_: int) -> int:
+        """Passes over the client's samples in round `round_` (from 1)."""
+        return piece_at(self.epochs_by_round, round_, self.epochs)
 
     def reports(self) -> frozenset[str]:
         """Metrics that every hop sends up for the server to use, 4 bytes each."""

@@ -1,14 +1,18 @@
-"""Learning-rate schedules by round: factors that the local learning rate is multiplied with."""
+"""Schedules by round: factors that the local learning rate is multiplied with, and local epochs."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from fedgsp.core.errors import InputError
+from fedgsp.core.params import require_real, require_whole
 from fedgsp.core.part import Part
+
+Value = TypeVar("Value", int, float)
 
 
 class LearningRateSchedule(Part):
@@ -86,3 +90,48 @@ class Warmup(LearningRateSchedule):
         if round_ <= self.rounds:
             return round_ / (self.rounds + 1)
         return self.schedule.factor(round_ - self.rounds)
+
+
+@dataclass(frozen=True)
+class Piecewise(LearningRateSchedule):
+    """Another factor from certain rounds on.
+
+    Args:
+        factors: (round, factor) in order of rounds: from that round on, that factor. Before the first it is 1.
+
+    Raises:
+        InputError: If the rounds do not increase, or a factor is not positive.
+
+    Example:
+        >>> [Piecewise(((3, 0.5), (5, 0.1))).factor(r) for r in (1, 2, 3, 4, 5, 99)]
+        [1.0, 1.0, 0.5, 0.5, 0.1, 0.1]
+    """
+
+    kind: ClassVar[str] = "piecewise"
+
+    factors: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_pieces("a piecewise schedule", "factors", self.factors)
+        if not all(require_real("a piecewise schedule", "factors", factor) > 0 for _, factor in self.factors):
+            raise InputError(f"a piecewise schedule needs positive factors, not {self.factors}.")
+
+    def factor(self, round_: int) -> float:
+        """That of the last piece that has begun."""
+        return piece_at(self.factors, round_, 1.0)
+
+
+def check_pieces(where: str, name: str, pieces: Sequence[tuple[int, float]]) -> None:
+    """Raise an InputError unless they are pairs of a round, counted from 1 and increasing, and a value."""
+    if not all(isinstance(piece, tuple) and len(piece) == 2 for piece in pieces):
+        raise InputError(f"{where}: {name} must be pairs (from round, value), not {pieces!r}.")
+    rounds = [round_ for round_, _ in pieces]
+    for round_ in rounds:
+        require_whole(where, f"a round of {name}", round_, at_least=1)
+    if rounds != sorted(set(rounds)):
+        raise InputError(f"{where}: the rounds of {name} must increase, not {rounds}.")
+
+
+def piece_at(pieces: Sequence[tuple[int, Value]], round_: int, before: Value) -> Value:
+    """The value of the last piece that has begun in a round; `before` any has."""
+    return next((value for begin, value in reversed(pieces) if begin <= round_), before)

@@ -149,7 +149,7 @@ class Trainer:
         rule, steps, seen, summed = self.rule, 0, 0, 0.0
         ours = type(rule).optimizer is SGD.optimizer and rule.optim == "sgd" and not rule.momentum
         optimizer = PlainSteps(self.model, ctx.lr, rule.weight_decay) if ours else rule.optimizer(self.model, ctx.lr)
-        planned = rule.epochs * int(self._batching.steps(np.array([len(rows)]))[0])
+        planned = rule.epochs_in(ctx.round) * int(self._batching.steps(np.array([len(rows)]))[0])
         for part, size, draw in self._parts(ctx, rows):
             for x, y in self._batches(part, size, draw):
                 optimizer.zero_grad(set_to_none=True)
@@ -212,7 +212,7 @@ class Trainer:
 
         With each part comes what random transforms of its samples are seeded with, by the place in it.
         """
-        for epoch in range(self.rule.epochs):
+        for epoch in range(self.rule.epochs_in(ctx.round)):
             order = rows[self.seeds.batches(ctx.round, ctx.client, ctx.number, epoch).permutation(len(rows))]
             for begin, end, size in self._batching.cut(len(order)):
                 yield order[begin:end], size, partial(self._draw, ctx, epoch, begin)

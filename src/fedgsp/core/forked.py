@@ -28,6 +28,9 @@ READ_AT_IMPORT = (
 )  # fmt: skip
 """Variables that libraries may read when they are imported begin so: a server is good for one setting of them."""
 ANSWER_SECONDS = 10.0
+START_SECONDS = 120.0
+MOST_UNBORN = 16
+"""So many may be asked for before the server has forked the first: the kernel holds only so many descriptors under way."""
 FORK = True
 """Whether processes are forked where that is possible."""
 
@@ -135,10 +138,10 @@ class ForkedProcess:
         if self._number is None and self.returncode is None and not self._server.has_forked:
             self._server.end()
 
-    def born(self) -> int:
-        """Its number, when it has one; that of its server, should that not come to it."""
+    def born(self, seconds: float | None = None) -> int:
+        """Its number, when it has one; that of its server, should that not come to it or take longer."""
         if self._number is None:
-            self._hear(None)
+            self._hear(seconds)
         return self.pid
 
     def wait(self, timeout: float | None = None) -> int | None:
@@ -156,7 +159,9 @@ class ForkedProcess:
 
     def close(self) -> None:
         """Give back what is held of it."""
-        self._server.children.discard(self)
+        if self in self._server.children:
+            self._server.children.discard(self)
+            self._server.used = time.monotonic()  # it has begun to be idle
         self._control.close()
         if self._handle >= 0:
             os.close(self._handle)
@@ -265,6 +270,8 @@ def start(
             command, pass_fds=descriptors, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
         )
     server = _SERVERS.get(module, environment)
+    if not server.has_forked and len(server.children) >= MOST_UNBORN:
+        next(iter(server.children)).born(START_SECONDS)
     numbers = [*(number for number in (1, 2) if _is_open(number)), *descriptors]
     order = Order(module, function, arguments, tuple(numbers), Surroundings.here(dict(environment)))
     return ForkedProcess(server, server.order(order, numbers))

@@ -21,7 +21,7 @@ from fedgsp.core.cache_folder import cache_root
 PATIENCE = 120.0
 """Seconds that the compiler may take (it takes a few)."""
 NO_COMPILER = "there is no C compiler (cc, gcc or clang)"
-INSTALL_ONE = "with one, rounds are several times faster: `apt-get install gcc`, on macOS `xcode-select --install`"
+INSTALL_ONE = "with a compiler rounds are several times faster: `apt-get install gcc`, on macOS `xcode-select --install`"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def capped(sizes: Rows, bound: float | None) -> Rows:
     there = np.sort(sizes[sizes > 0])
     if bound is None or len(there) == 0:
         return sizes
-    return np.minimum(sizes, int(bound * int(there[(len(there) - 1) // 2])))
+    return np.asarray(np.minimum(sizes, int(bound * int(there[(len(there) - 1) // 2]))), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)

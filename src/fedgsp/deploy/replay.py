@@ -89,7 +89,7 @@ class SiteRecording(Recording):
             config, kernel=kernel
         )
         original = replace(original, worker_setup=replace(original.worker_setup, wire=self.log.samples.wire))
-        data = gathered(self._all_samples(config, builder), self.log)
+        data = gathered(self._all_samples(config, builder), self.log, bool(config.data.validation))
         if config.data.validation:
             data = data.with_validation(config.data.validation, config.data.seed)
         setup, available = replace(original.worker_setup, data=data), ReplayedAvailability(self.log, data)
@@ -99,12 +99,12 @@ class SiteRecording(Recording):
         """See `Recording.engine`: clients count for what the server believed."""
         available, setup = run.availability, run.worker_setup
         assert isinstance(available, ReplayedAvailability)
-        batching, epochs = setup.batching(), setup.rule.epochs
+        batching, epochs_in = setup.batching(), setup.rule.epochs_in
         counted = functools.cache(available.counted)
 
         def believed(round_: int, hop: HopReport) -> HopReport:
             samples = int(counted(round_)[hop.client])
-            return replace(hop, samples=samples, steps=epochs * int(batching.steps(np.array(samples))))
+            return replace(hop, samples=samples, steps=epochs_in(round_) * int(batching.steps(np.array(samples))))
 
         metrics = tuple(setup.task.metrics)
         return ReplayEngine(run.engine(store), self.log, run.data, metrics, believed=believed)

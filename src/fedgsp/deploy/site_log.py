@@ -177,8 +177,11 @@ def changes(before: Mapping[int, SiteRecord], now: Mapping[int, SiteRecord]) -> 
     return {"members": new, "left": left} if new or left else None
 
 
-def gathered(data: FederatedData, log: SiteLog) -> FederatedData:
-    """All the sites' samples from one federation that has them: by their names, or else by their numbers."""
+def gathered(data: FederatedData, log: SiteLog, carved: bool = False) -> FederatedData:
+    """All the sites' samples from one federation that has them: by their names, or else by their numbers.
+
+    `carved` says that sites had their validation samples out of their training samples, where they still are here.
+    """
     members = log.known
     names = {name: k for k, name in enumerate(data.clients)}
     if all(member.name in names for member in members.values()):
@@ -195,7 +198,7 @@ def gathered(data: FederatedData, log: SiteLog) -> FederatedData:
         if number not in place:
             return nothing
         first = log.joined[number]  # a site whose sizes are noised uses no more samples than it announces
-        most = first.train + first.validation if part == "train" else getattr(first, part)
+        most = first.train + first.validation if carved and part == "train" else getattr(first, part)
         own: Rows = getattr(data, part)[place[number]]
         return own[:most]
 

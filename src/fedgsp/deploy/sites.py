@@ -252,7 +252,7 @@ class SiteRegistry:
         alike = [said.samples for said in ordered if fits(said.samples)]
         if not alike:
             return
-        (kind, _), *_ = Counter(map(_kind, alike)).most_common(1)  # of equals the first
+        kind = Counter(map(_kind, alike)).most_common(1)[0][0]  # of equals the first
         chosen = [one for one in alike if _kind(one) == kind]
         classes = max(one.classes for one in chosen) if told.classes is None else told.classes
         dtype = told.dtype or chosen[0].dtype

@@ -20,6 +20,7 @@ from fedgsp.plan.divergence import (
 from fedgsp.plan.greedy_kl import GreedyKL
 from fedgsp.plan.groupers import NOBODY, Fixed, Grouper, GroupShape, Random
 from fedgsp.plan.growth import MOST_GROUPS, Constant, Exp, Growth, Linear, Log, Singletons
+from fedgsp.plan.growth_by_size import OfLength, Proportional
 from fedgsp.plan.icg import ICG, Clustering, ClusterShape, deal, equal_size_clusters
 from fedgsp.plan.mediators import Mediators
 from fedgsp.plan.planner import Grouped, Planner, RoundSizes
@@ -48,10 +49,12 @@ __all__ = [
     "Linear",
     "Log",
     "Mediators",
+    "OfLength",
     "OneChain",
     "PairSummary",
     "PairwiseSum",
     "Planner",
+    "Proportional",
     "Random",
     "RoundSizes",
     "Singletons",

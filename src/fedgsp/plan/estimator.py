@@ -112,15 +112,20 @@ def as_table(where: str, given: Any) -> ArrayLike:
         except (TypeError, ValueError) as error:
             raise NotNumbers(f"{where}: counts must be numbers ({error}).") from None
     if table.ndim == 1:
-        raise BadCounts(f"{where}: counts must have two dimensions (clients, classes). Reshape your data.")
+        raise BadCounts(f"{where}: counts must have two dimensions (clients, classes), not 1. Reshape your data.")
     if table.ndim == 2 and not len(table):
-        raise BadCounts(f"{where}: 0 sample(s) (shape={table.shape}) while a minimum of 1 is required.")
+        raise BadCounts(
+            f"{where}: there are no clients to group: 0 sample(s) (shape={table.shape}) while a minimum of 1 is required."
+        )
     if table.ndim == 2 and not table.shape[1]:
-        raise BadCounts(f"{where}: 0 feature(s) (shape={table.shape}) while a minimum of 1 is required.")
+        raise BadCounts(
+            f"{where}: counts must have at least one column. 0 feature(s) (shape={table.shape}) while a minimum of 1 is "
+            f"required."
+        )
     if table.dtype.kind == "f" and table.ndim == 2:
         if not np.isfinite(table).all():
             row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
-            raise BadCounts(f"{where}: counts must be finite, but row {row} is not: it has NaN or infinity.")
+            raise BadCounts(f"{where}: counts must be finite, but row {row} is not. It has NaN or infinity.")
         table = table.astype(np.float64, copy=False)
     if table.dtype.kind in "if" and table.ndim == 2 and table.min() < 0:
         row = int(np.flatnonzero((table < 0).any(axis=1))[0])

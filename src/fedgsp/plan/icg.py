@@ -8,18 +8,19 @@ number, exact in float64, so the clusters do not depend on the machine's matrix 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from fedgsp.core.params import require_choice, require_whole
+from fedgsp.core.params import OMIT_DEFAULT, require_choice, require_whole
 from fedgsp.plan.groupers import NOBODY, Counts, Grouper, GroupShape, require_enough_clients
 from fedgsp.plan.transport import assign_equally
 
 Distance = Literal["squared", "euclid"]
+Leftovers = Literal["out", "deal"]
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,14 @@ class Clustering:
 class ICG(Grouper):
     """The paper's grouper (Alg. 2): clusters of like clients, then groups with one client of each cluster.
 
-    Clients that the clusters have no room for sit the round out.
+    Clients that the clusters have no room for sit the round out, or are dealt to the groups.
 
     Args:
         tau: At most so many k-means iterations.
         distance: What the assignment step sums up. "squared" is the paper's objective (Eq. ccp-objective); "euclid", the
             distance itself, is what the authors' program minimised (k-means-constrained). Under size constraints they differ.
+        leftovers: What becomes of the K - f L clients that equal groups of L = floor(K / f) leave over: "out", they sit the
+            round out as the paper has it; "deal", each goes to a random group, so that groups differ by one client at most.
         n_groups: For `fit` only: how many groups.
         random_state: For `fit` only: the seed.
 
@@ -78,11 +81,13 @@ class ICG(Grouper):
 
     tau: int = 10
     distance: Distance = "squared"
+    leftovers: Leftovers = field(default="out", metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_whole("ICG", "tau", self.tau, at_least=1)
         require_choice("ICG", "distance", self.distance, get_args(Distance))
+        require_choice("ICG", "leftovers", self.leftovers, get_args(Leftovers))
 
     def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (K,): each group has one client of each of the L clusters; surplus and unsampled clients are NOBODY's."""
@@ -91,11 +96,16 @@ class ICG(Grouper):
         found = equal_size_clusters(counts[sampled], shape.clusters, rng, tau=self.tau, distance=self.distance)
         labels = np.full(len(counts), NOBODY, dtype=np.int64)
         labels[sampled] = deal(found.labels, n_groups, rng)
+        if self.leftovers == "deal":
+            left = np.flatnonzero(labels == NOBODY)  # fewer than there are groups
+            labels[left] = rng.permutation(n_groups)[: len(left)]
         return labels
 
     def shape(self, clients: int, n_groups: int) -> GroupShape:
-        """L = floor(K / f) clients in each of the f groups."""
+        """L = floor(K / f) clients in each of the f groups, or one more in some."""
         length = ClusterShape.of(clients, n_groups).clusters
+        if self.leftovers == "deal":
+            return GroupShape(length, length + (clients > length * n_groups), clients)
         return GroupShape(length, length, length * n_groups)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.errors import InputError
-from fedgsp.core.params import require_choice, require_real
+from fedgsp.core.params import OMIT_DEFAULT, require_choice, require_real, require_whole
 from fedgsp.core.part import Part
 from fedgsp.plan.checks import checked_drawn_in, checked_groups, checked_labels, checked_shape, checked_wanted
 from fedgsp.plan.groupers import NOBODY, Fixed, Grouper, Random
@@ -104,6 +104,7 @@ class Grouped(Planner):
         kappa: The share of groups that train in a round, above 0 and at most 1.
         order: "shuffled" draws a chain's order anew each round, as STP demands; "fixed" keeps the order that was drawn when the
             group was formed, the same in all rounds if the groups are `Fixed`.
+        chains: Train just so many groups in a round, or all if there are fewer; 0: the share `kappa` of them.
 
     Raises:
         InputError: If a parameter cannot be used.
@@ -121,9 +122,11 @@ class Grouped(Planner):
     grouper: Grouper
     kappa: float = 0.3
     order: Order = "shuffled"
+    chains: int = field(default=0, metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         require_share("Grouped", self.kappa, "groups")
+        require_whole("Grouped", "chains", self.chains, at_least=0)
         require_choice("Grouped", "order", self.order, get_args(Order))
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
@@ -144,8 +147,8 @@ class Grouped(Planner):
         )
 
     def sampled(self, groups: int) -> int:
-        """m = floor(kappa f), at least one."""
-        return share_of(self.kappa, groups)
+        """m = floor(kappa f), at least one; or as many as `chains` says."""
+        return min(self.chains, groups) if self.chains else share_of(self.kappa, groups)
 
     def schedule(self, round_: int, clients: int) -> RoundSizes:
         """The round's sizes for that many clients, without grouping anybody."""

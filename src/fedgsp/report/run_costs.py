@@ -96,7 +96,7 @@ def cost_of_run(directory: Path, fleet: Fleet, rounds: int | None, trust: bool =
         facts = ClientFacts.of(builder.build(builder.read(directory / "config.toml")))
     if facts.flops_per_sample is None:
         raise InputError(f"the FLOPs of {directory} could not be counted, so its cost cannot be worked out.")
-    real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, reader.epochs, count)
+    real = run_cost(read_log(directory, "events"), fleet, facts.flops_per_sample, reader.epochs_in, count)
     told: dict[str, Any] = {
         "run": str(directory), "method": reader.method, "flops_per_sample": facts.flops_per_sample, **asdict(real)
     }  # fmt: skip
@@ -106,7 +106,7 @@ def cost_of_run(directory: Path, fleet: Fleet, rounds: int | None, trust: bool =
     ):  # the paper's formulas say nothing of a planner of the user's own, whose code may not run
         with suppress(InputError):
             planner = decode("planner", table, "method.planner")
-    if isinstance(planner, Grouped):
-        paper = paper_costs(planner.growth, int(facts.trains.sum()), count, planner.kappa, reader.epochs)
+    if isinstance(planner, Grouped) and not planner.chains and len({reader.epochs_in(r) for r in range(1, count + 1)}) == 1:
+        paper = paper_costs(planner.growth, int(facts.trains.sum()), count, planner.kappa, reader.epochs_in(1))
         told["paper"] = {**asdict(paper), "computing": paper.computing}
     return told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedgsp.run.reader import RunReader
 class CostedEvents(EventLog):
     """An event log with the costs of its rounds; without `flops_per_sample` there are none."""
 
-    def __init__(self, flops_per_sample: float | None, epochs: int) -> None:
+    def __init__(self, flops_per_sample: float | None, epochs: Callable[[int], int]) -> None:
         super().__init__()
         self._flops, self._epochs = flops_per_sample, epochs
         self.costs: dict[int, dict[str, RunCosts]] = {}
@@ -39,7 +39,8 @@ class CostedEvents(EventLog):
             chains = walked_chains([{"event": "round", "round": round_}, *hops], round_).get(round_, {})
         except InputError:  # recorded before hops had their bytes
             return {}
-        return {name: round_cost(chains, fleet, self._flops, self._epochs) for name, fleet in FLEETS.items() if chains}
+        epochs = self._epochs(round_)
+        return {name: round_cost(chains, fleet, self._flops, epochs) for name, fleet in FLEETS.items() if chains}
 
 
 class RunView(RunReader):
@@ -53,7 +54,7 @@ class RunView(RunReader):
 
     def new_events(self) -> CostedEvents:
         """With costs."""
-        return CostedEvents(self.facts.flops_per_sample if self.facts else None, self.epochs)
+        return CostedEvents(self.facts.flops_per_sample if self.facts else None, self.epochs_in)
 
     @property
     def command(self) -> str:

@@ -44,6 +44,7 @@ from fedgsp.run.checks import (
 from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.first_batch import check_model, check_task, try_local
 from fedgsp.run.part_checks import begun, try_planner
+from fedgsp.run.plan_notes import plan_notes
 from fedgsp.run.run import Run
 from fedgsp.run.trust import Trust
 
@@ -251,12 +252,7 @@ def _notes(config: RunConfig, data: FederatedData, participants: Clients, evalua
     idle = int((data.train.sizes[evaluated] == 0).sum())
     if idle:
         notes.append(f"{idle} client(s) have no training samples: they never train, and are only evaluated.")
-    last = config.method.planner.schedule(config.run.rounds, len(participants))
-    if last.capped:
-        notes.append(
-            f"the growth function asks for {last.wanted} groups by round {config.run.rounds}, but {len(participants)} clients "
-            f"train: it is capped at {last.groups}, one client a group."
-        )
+    notes.extend(plan_notes(config.method.planner, config.run.rounds, len(participants)))
     if data.test.sizes[evaluated].sum() == 0:
         notes.append("no client has a test sample, so nothing can be evaluated.")
     return tuple(notes)

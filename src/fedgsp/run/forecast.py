@@ -86,9 +86,9 @@ def forecast(run: Run) -> Forecast:
 def expected_steps(method: Method, rounds: int, sizes: NDArray[np.int64]) -> int:
     """SGD steps of a run on clients of these sizes (those that train), each as often as one of average size."""
     rule = method.local
-    per_visit = float(np.mean(Batching(rule.batch_size, rule.drop_last, bool(rule.merge_last)).steps(sizes))) * rule.epochs
+    per_visit = float(np.mean(Batching(rule.batch_size, rule.drop_last, bool(rule.merge_last)).steps(sizes)))
     rows = (method.planner.schedule(r, len(sizes)) for r in range(1, rounds + 1))
-    return round(sum(row.trained * row.passes for row in rows) * per_visit)
+    return round(sum(row.trained * row.passes * rule.epochs_in(row.round) for row in rows) * per_visit)
 
 
 def timed_step(run: Run) -> float:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.client.schedule import piece_at
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import open_regular, read_regular
 from fedgsp.run import checkpoint
@@ -220,10 +221,11 @@ class RunReader:
         """How many rounds the run was told to train."""
         return self._whole("run", "rounds", default=0)
 
-    @property
-    def epochs(self) -> int:
-        """Local epochs."""
-        return self._whole("method", "local", "epochs", default=1)
+    def epochs_in(self, round_: int) -> int:
+        """Local epochs of a round."""
+        pieces = self._entry("method", "local", "epochs_by_round", default=())
+        whole = all(isinstance(piece, list | tuple) and [type(n) for n in piece] == [int, int] for piece in pieces)
+        return int(piece_at(pieces if whole else (), round_, self._whole("method", "local", "epochs", default=1)))
 
     @property
     def model(self) -> str:

@@ -1,6 +1,7 @@
 """What the server does with the chains' results: server rules."""
 
 from fedgsp.server.adaptive import Adagrad, Adam, Yogi
+from fedgsp.server.averaged import Averaged
 from fedgsp.server.clipping import CentredClipping, ClippedMean
 from fedgsp.server.clustered import Clustered
 from fedgsp.server.combine import Combine, Models
@@ -20,12 +21,14 @@ from fedgsp.server.nova import Nova
 from fedgsp.server.private import Private
 from fedgsp.server.rule import Bench, ServerRule, Update, View, evaluated_model
 from fedgsp.server.scaffold import ScaffoldServer
+from fedgsp.server.warm_start import WarmStart
 from fedgsp.server.wrapper import Wrapper
 
 __all__ = [
     "IDA",
     "Adagrad",
     "Adam",
+    "Averaged",
     "Bench",
     "CentredClipping",
     "ClippedMean",
@@ -50,6 +53,7 @@ __all__ = [
     "TrimmedMean",
     "Update",
     "View",
+    "WarmStart",
     "Wrapper",
     "Yogi",
     "evaluated_model",

@@ -9,16 +9,20 @@ bit: the new model is computed as mean + (eta - 1) Delta. As the steps overshoot
 two models (`average_last`), which is also what `result.model()` and model.safetensors have. Training goes on from the last one,
 which is in the checkpoint and is `result.model("global")`.
 
+`cap` bounds eta. Chains disagree most early in training, where a long step overshoots (docs/methods.md, "A capped step").
+
 Nothing to tune but the learning rate; eps guards against Delta = 0. Traffic as FedAvg; one more model on the server.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from fedgsp.core.errors import InputError
+from fedgsp.core.params import OMIT_DEFAULT, require_real
 from fedgsp.core.state import GLOBAL, ServerState, Setting
 from fedgsp.core.sums import BLOCK, in_own_types
 from fedgsp.core.tensors import Tensors, clone
@@ -35,16 +39,29 @@ TRAINED = "trained"
 
 @dataclass(frozen=True)
 class FedExP(Mean):
-    """Extrapolation along the mean update."""
+    """Extrapolation along the mean update.
+
+    Args:
+        eps: Guards against a mean update of zero.
+        average_last: Evaluate the mean of the last two models instead of the last.
+        cap: The longest step, in mean updates, at least 1; None: as long as the formula says.
+
+    Raises:
+        InputError: If a parameter cannot be used.
+    """
 
     kind: ClassVar[str] = "exp"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"capped": {"cap": 2.0, "average_last": False}}
 
     eps: float = 1e-3
     average_last: bool = True
+    cap: float | None = field(default=None, metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive("exp", "eps", self.eps)
+        if self.cap is not None and require_real("FedExP", "cap", self.cap) < 1:
+            raise InputError(f"the server rule 'exp': cap must be at least 1, the step of a plain mean, not {self.cap}.")
 
     def init(self, model: Tensors, setting: Setting = Setting()) -> ServerState:  # noqa: B008 - frozen
         """The model, which is also its own average."""
@@ -83,6 +100,7 @@ class FedExPUpdate(MeanUpdate):
         seen = [self._norms[index] for index in sorted(self._norms)]
         spread = math.fsum(weight * norm for weight, norm in seen) / math.fsum(weight for weight, _ in seen)
         eta = max(1.0, spread / (2 * (squared_distance(self._old, mean) + self.rule.eps)))
+        eta = eta if self.rule.cap is None else min(eta, self.rule.cap)
         for name, old in self._old.items():
             mean[name] = mean[name] + (mean[name] - old) * (eta - 1)
         model = in_own_types(mean, state.model)

@@ -26,6 +26,8 @@ class Wrapper(ServerRule):
     server: ServerRule = field(default_factory=Mean)
 
     own_local: ClassVar[str] = ""
+    inside_local: ClassVar[bool] = False
+    """Whether a method's name puts it inside what comes with a local rule (SCAFFOLD's half), wherever its word stands."""
 
     def __post_init__(self) -> None:
         if isinstance(self.server, ModelRotation | Clustered):

@@ -54,7 +54,7 @@ class FinishedRun:
         facts = read_client_facts(self.directory)
         if facts is None or facts.flops_per_sample is None:  # then it must be built, and with it what it names
             RunBuilder(trust=self.trust).read(self.directory / "config.toml")
-        epochs = RunReader(self.directory).epochs
+        epochs = RunReader(self.directory).epochs_in
         times = fleet_times(self.config, self.directory, len(self.history), RunBuilder(), keep=False, epochs=epochs)
         return Trace(str(self.directory), self.history, times["seconds"], times["computing"])
 

@@ -50,12 +50,14 @@ class Arm:
     Args:
         model: Name of the model.
         rounds: Rounds of every run.
-        seeds: How many seeds: 0, 1, ...
+        seeds: How many seeds.
+        first_seed: The first of them; the others follow it.
     """
 
     model: str
     rounds: int
     seeds: int
+    first_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ class StudyRunner:
 
     def seeds(self, arm: Arm) -> range:
         """The seeds of a series: as told, or as many as the series says."""
-        return range(arm.seeds if self._seeds is None else self._seeds)
+        count = arm.seeds if self._seeds is None else self._seeds
+        return range(arm.first_seed, arm.first_seed + count)
 
     def data_seeds(self, count: int) -> range:
         """Seeds for what takes no training: as told, or so many."""

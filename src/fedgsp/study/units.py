@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import Diverged, InputError
-from fedgsp.cost import FLEETS, costs_by_round
+from fedgsp.cost import FLEETS, Epochs, costs_by_round
 from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.clients import read_client_facts
@@ -169,7 +169,7 @@ def _advance(config: RunConfig, directory: Path, builder: RunBuilder, callbacks:
 
 
 def fleet_times(
-    config: RunConfig, directory: Path, rounds: int, builder: RunBuilder, *, keep: bool = True, epochs: int | None = None
+    config: RunConfig, directory: Path, rounds: int, builder: RunBuilder, *, keep: bool = True, epochs: Epochs | None = None
 ) -> dict[str, dict[str, list[float]]]:
     """Seconds until the end of each round on every named fleet; kept beside a unit, since event logs are large.
 
@@ -187,7 +187,7 @@ def fleet_times(
     facts = read_client_facts(directory)
     flops = None if facts is None else facts.flops_per_sample
     flops = flops_per_sample(builder.build(config)) if flops is None else flops
-    events, epochs = read_log(directory, "events"), config.method.local.epochs if epochs is None else epochs
+    events, epochs = read_log(directory, "events"), config.method.local.epochs_in if epochs is None else epochs
     times: dict[str, dict[str, list[float]]] = {"seconds": {}, "computing": {}}
     for name, fleet in FLEETS.items():
         costs = costs_by_round(events, fleet, flops, epochs, rounds)

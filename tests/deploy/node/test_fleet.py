@@ -6,6 +6,7 @@ import inspect
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,11 @@ pytest.importorskip("flwr")
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import HEARTBEAT_MIN_INTERVAL, HEARTBEAT_PATIENCE
+from flwr.common.serde import message_from_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import http_grid
 from packaging.requirements import Requirement
@@ -41,33 +47,34 @@ def test_a_message_goes_through_an_app_and_back() -> None:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        said = message.content["x"]["a"]
+        said: Any = message.content["x"]["a"]
         return Message(RecordDict({"y": ConfigRecord({"b": f"{said} at {context.node_config['site']}"})}), reply_to=message)
 
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 7, 1
     sent = fleet.packed(Message(RecordDict({"x": ConfigRecord({"a": "hello"})}), 42, "train", ttl=60.0))
-    root = fleet.ObjectTree.FromString(sent.tree).object_id
+    root = ObjectTree.FromString(sent.tree).object_id
     message = fleet.inflated(root, dict(sent.contents))
     assert fleet.seconds_left(fleet.Received(message, root, {})) == 60.0
 
     answer = fleet.called(app, message, 7, 42, {"site": "/s"})
-    about = fleet.message_from_proto(fleet.ProtoMessage.FromString(answer.message)).metadata
+    about = message_from_proto(ProtoMessage.FromString(answer.message)).metadata
     assert (about.reply_to_message_id, about.run_id, about.src_node_id) == (root, 7, 42)
-    tree = fleet.ObjectTree.FromString(answer.tree)
-    assert {part.object_id for part in fleet.iterate_object_tree(tree)} == set(answer.contents)
+    tree = ObjectTree.FromString(answer.tree)
+    assert {part.object_id for part in iterate_object_tree(tree)} == set(answer.contents)
     found = fleet.inflated(tree.object_id, dict(answer.contents))
     assert found.content["y"]["b"] == "hello at /s"
 
     failed = fleet.failure(fleet.Received(message, root, {}), fleet.CRASHED, "it died")
-    error = fleet.message_from_proto(fleet.ProtoMessage.FromString(failed.message)).error
+    error = message_from_proto(ProtoMessage.FromString(failed.message)).error
     assert (error.code, error.reason) == (8, "it died")
 
 
 def test_the_grid_is_told_once_not_to_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "initial_backoff" in inspect.signature(http_grid.pull_objects).parameters
-    monkeypatch.setattr(http_grid, "pull_objects", fleet.pull_objects)
+    grid: Any = http_grid
+    assert "initial_backoff" in inspect.signature(grid.pull_objects).parameters
+    monkeypatch.setattr(grid, "pull_objects", pull_objects)
     fleet.quick_pulls()
-    first = http_grid.pull_objects
+    first = grid.pull_objects
     fleet.quick_pulls()
-    assert http_grid.pull_objects is first
+    assert grid.pull_objects is first
     assert first.keywords == {"initial_backoff": 0.05, "backoff_cap": 1.0}

@@ -18,6 +18,8 @@ from fedgsp.core.errors import RunFailed
 from fedgsp.engine.time_limits import TimeLimits
 from tests.support import tiny
 
+pytestmark = pytest.mark.timing
+
 
 def open_ones() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
@@ -90,8 +92,6 @@ MINE = """from dataclasses import dataclass
 from torch import nn
 
 from fedgsp.client import SGD
-
-pytestmark = pytest.mark.timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,8 @@ from fedgsp.models import classification, initial_tensors, resolve
 from tests.support import tiny
 from tests.support.faulty_rules import Dies, Raises
 
+pytestmark = pytest.mark.timing
+
 
 def job_of(method: Method) -> WorkerSetup:
     data = tiny.federation()
@@ -270,8 +272,6 @@ SPAWNED = """
 import multiprocessing
 import fedgsp
 from tests.support import tiny
-
-pytestmark = pytest.mark.timing
 
 def work(queue):
     result = fedgsp.train(tiny.chains(), tiny.federation(), tiny.linear, rounds=1, workers=1)

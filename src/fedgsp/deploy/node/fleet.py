@@ -264,5 +264,6 @@ def quick_pulls() -> None:
     """
     from flwr.superlink.grid import http_grid
 
-    if getattr(http_grid.pull_objects, "func", None) is None:
-        http_grid.pull_objects = partial(http_grid.pull_objects, initial_backoff=OBJECT_BACKOFF, backoff_cap=1.0)
+    grid: Any = http_grid
+    if not isinstance(grid.pull_objects, partial):
+        grid.pull_objects = partial(grid.pull_objects, initial_backoff=OBJECT_BACKOFF, backoff_cap=1.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.findings import Findings
-from fedgsp.study.paper import cost_to_target, cpd, curves, growth, kappa, rivals, table
+from fedgsp.study.paper import cost_to_target, cpd, curves, fleets, growth, kappa, ours, rivals, table
 from fedgsp.study.paper.runner import PaperRunner
 
 
@@ -37,6 +37,8 @@ STUDIES: Mapping[str, Study] = {
     "table": Study(table.TITLE, table.gather, table.show),
     "cost-to-target": Study(cost_to_target.TITLE, cost_to_target.gather, cost_to_target.show),
     "rivals": Study(rivals.TITLE, rivals.gather, rivals.show, of_paper=False),
+    "fleets": Study(fleets.TITLE, fleets.gather, fleets.show, of_paper=False),
+    "ours": Study(ours.TITLE, ours.gather, ours.show, of_paper=False),
 }
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedgsp.study.paper import claim_checks as by
-from fedgsp.study.paper.claim_checks import SHUFFLED, ClaimCheck
+from fedgsp.study.paper import cost_checks
+from fedgsp.study.paper.claim_checks import SHUFFLED
+from fedgsp.study.paper.verdicts import ClaimCheck
 
 DATA = (
     "the data is not the paper's: femnist-368 is drawn from 570 real writers, mostly digits and few samples each, so absolute "
@@ -54,7 +56,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("average-accuracy", "abstract, 4.2", "3.7 % higher accuracy on average than seven rivals", "+3.7 points (3.69)",
           "table", by.table_gap("accuracy", 0.0369, _points), BOTH),
     Claim("time-and-traffic-90", "abstract", "training time and communication reduced by more than 90 %", "> 90 %",
-          "cost-to-target", by.saved(by.at_least(0.9), lambda c: c["communication"] + c["computing"]),
+          "cost-to-target", cost_checks.saved(cost_checks.at_least(0.9), lambda c: c["communication"] + c["computing"]),
           "by the paper's formulas the saving is the ratio of rounds and nothing else"),
     Claim("icg-time", "3.3", "ICG groups within 0.1 s for K = 364, M = 52, tau = 10", "0.1 s", "cpd", by.icg_time,
           "an exact assignment in place of OR-tools' min-cost flow"),
@@ -95,7 +97,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("fedavg-5.3", "4.2", "5.3 % higher accuracy than FedAvg", "+5.3 points", "table",
           by.table_gap("fedavg", 0.053, _points), BOTH),
     Claim("rounds-34", "4.2", "80 % in 34 rounds, FedAvg in 470", "34 and 470: 93 % fewer", "cost-to-target",
-          by.rounds_to_target, ROUNDS),
+          cost_checks.rounds_to_target, ROUNDS),
     Claim("outperforms-all", "4.2", "FedGSP outperforms all compared approaches", "85.4 % is the highest", "table",
           by.outperforms, "the paper gives every method the learning rate 0.01; tuned, parallel methods take larger ones"),
     Claim("loss-0.123", "4.2", "0.123 lower loss on average", "-0.123", "table",
@@ -103,18 +105,19 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("rounds-84", "4.2", "84 % fewer rounds on average", "84 % (against the six that reached 80 %)", "table",
           by.table_gap("fewer_rounds", 0.843, _percent), ROUNDS),
     Claim("communication-majority", "4.2", "communication is the majority of the time", "T_comm: 99.6 and 99.9 %",
-          "cost-to-target", by.majority, "the paper's formulas put every byte through one link of 567 Mbit/s"),
+          "cost-to-target", cost_checks.majority, "the paper's formulas put every byte through one link of 567 Mbit/s"),
     Claim("time-93", "4.2", "93 % less time than FedAvg to the target", "92.7 %", "cost-to-target",
-          by.saved(by.about(0.927), lambda c: c["communication"] + c["computing"]),
+          cost_checks.saved(cost_checks.about(0.927), lambda c: c["communication"] + c["computing"]),
           "by the paper's formulas, for the rounds it took here"),
     Claim("traffic-93", "4.2", "93 % less traffic than FedAvg to the target", "92.8 %", "cost-to-target",
-          by.saved(by.about(0.928), lambda c: c["bytes"]), "bytes really handed on"),
+          cost_checks.saved(cost_checks.about(0.928), lambda c: c["bytes"]), "bytes really handed on"),
     Claim("serial-steps", "not in the paper", "the same in serial SGD steps", "45 % less T_comp by its formula",
-          "cost-to-target", by.saved(by.about(0.45), lambda c: c["serial_steps"]),
+          "cost-to-target", cost_checks.saved(cost_checks.about(0.45), lambda c: c["serial_steps"]),
           "a FedGSP round is as long as its longest chain"),
     Claim("fleet-time", "not in the paper", "the same in time on the paper's fleet, hop by hop", "-", "cost-to-target",
-          by.saved(by.about(0.927), lambda c: c["seconds"]["paper"]), "chains wait for each hop; the formula does not"),
+          cost_checks.saved(cost_checks.about(0.927), lambda c: c["seconds"]["paper"]),
+          "chains wait for each hop; the formula does not"),
     Claim("to-fedavgs-end", "not in the paper", "what FedGSP needs for the accuracy that FedAvg has after its last round",
-          "34 of 470 rounds", "cost-to-target", by.to_fedavgs_end,
+          "34 of 470 rounds", "cost-to-target", cost_checks.to_fedavgs_end,
           "with one learning rate, and each method tuned by itself on validation samples"),
 )  # fmt: skip

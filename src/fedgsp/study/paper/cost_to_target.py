@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TITLE = "Time and traffic to the accuracy of FedAvg"
 FLEET = "paper"
+PAPER_TARGET = 0.8
 METHODS = ("fedavg", "fedgsp")
 ONE_LR, TUNED = "one lr", "tuned"
 PARTS = {"T_comm": "communication", "T_comp": "computing"}
@@ -64,7 +65,10 @@ def show(runner: PaperRunner, gathered: CostRuns) -> Findings:
     bars, bar_rows = [], []
     for arm, runs in gathered.whole.items():
         target = scaled(runs["fedavg"], runner.preset.target)
-        facts["target"][arm.model] = {"target": target, "rounds": arm.rounds, "methods": {}}
+        facts["target"][arm.model] = {
+            "target": target, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "methods": {},
+            "to_80": {name: as_fact([reached(trace, PAPER_TARGET) for trace in traces]) for name, traces in runs.items()},
+        }  # fmt: skip
         if target is None:
             continue
         costs = {name: _cost(runner, name, traces, target) for name, traces in runs.items()}
@@ -125,6 +129,17 @@ def _cost(runner: PaperRunner, name: str, traces: list[Trace], target: float) ->
         "traffic": fmean(f.traffic for f in formulas),
         "serial_steps": mean_or_none(found, "serial_steps"),
         "bytes": mean_or_none(found, "bytes"),
+        "by_seed": [
+            {
+                "rounds": one.rounds,
+                "computing": f.computing,
+                "communication": f.communication,
+                "bytes": one.bytes,
+                "serial_steps": one.serial_steps,
+                "seconds": one.seconds,
+            }
+            for one, f in zip((one for one in found if one is not None), formulas, strict=True)
+        ],
         "seconds": {fleet: fmean(one.seconds[fleet] for one in found if one is not None) for fleet in FLEETS},
     }
 

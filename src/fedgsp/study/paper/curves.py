@@ -6,6 +6,7 @@ the order, but its authors' code shuffles (docs/methods-reference.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -63,13 +64,32 @@ def loss_rise(trace: Trace) -> tuple[float, float, int]:
 
     Both are means of as many evaluations in a row, so that noise alone makes no rise.
     """
+    return (final(trace.history, "loss"), *min(_smoothed(trace)))
+
+
+def _smoothed(trace: Trace) -> list[tuple[float, int]]:
+    """(the mean loss of as many evaluations in a row as the final figure has, the last of their rounds)."""
     known = evaluations(trace.history)
     window = len(final_evaluations(trace.history))
-    means = [
+    return [
         (fmean(f["loss"] for _, f in known[at - window : at]), known[at - 1][0]["round"])
         for at in range(window, len(known) + 1)
     ]
-    return (final(trace.history, "loss"), *min(means))
+
+
+def rises_where_others_are_least(runs: Sequence[Trace]) -> list[float]:
+    """For each seed the loss at its end less that at the round in which the other seeds have their least; none for one seed.
+
+    An end less its own least is never negative, whatever the noise. Here the round is chosen by others, so it may be.
+    """
+    if len(runs) < 2:
+        return []
+    found = []
+    for at, trace in enumerate(runs):
+        least = fmean(loss_rise(other)[2] for i, other in enumerate(runs) if i != at)
+        mean, _ = min(_smoothed(trace), key=lambda pair: abs(pair[1] - least))
+        found.append(final(trace.history, "loss") - mean)
+    return found
 
 
 def _facts(runs: list[Trace]) -> dict[str, Any]:
@@ -79,6 +99,7 @@ def _facts(runs: list[Trace]) -> dict[str, Any]:
         "loss": [end for end, _, _ in rises],
         "least_loss": [least for _, least, _ in rises],
         "least_loss_round": [at for _, _, at in rises],
+        "rise_by_others": rises_where_others_are_least(runs),
         "serial_steps": [trace.history[-1]["serial_steps_total"] for trace in runs],
         "bytes": [trace.history[-1]["bytes_total"] for trace in runs],
     }

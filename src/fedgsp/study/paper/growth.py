@@ -16,6 +16,7 @@ from fedgsp.report.study_figures import HeatMap, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate
+from fedgsp.study.paper.equal_steps import equal_steps
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import window_of
 from fedgsp.study.units import Trace
@@ -64,7 +65,12 @@ def show(runner: PaperRunner, gathered: Cells) -> Findings:
     losses = {key: _mean(runs, "loss") for key, runs in gathered.items()}
     known = [value for value in losses.values() if value is not None]
     panels, rows = [], []
-    facts: dict[str, Any] = {"model": arm.model, "rounds": arm.rounds, "functions": {}}
+    facts: dict[str, Any] = {
+        "model": arm.model,
+        "rounds": arm.rounds,
+        "seeds": len(runner.seeds(arm)),
+        "functions": {},
+    }
     for name, function in FUNCTIONS.items():
         alphas, betas = rates(name, runner.preset.log_alphas, arm.rounds), runner.preset.betas
         values = [[losses[name, alpha, beta] for alpha in alphas] for beta in betas]
@@ -105,7 +111,8 @@ def show(runner: PaperRunner, gathered: Cells) -> Findings:
         f"Test loss after {arm.rounds} rounds ({arm.model}, {len(runner.seeds(arm))} seed(s)) for the three growth functions, "
         f"one colour scale, dark is small; a frame marks the smallest of each map."
     )
-    return Findings("growth", TITLE, [table], [Picture("growth", caption, [panels])], facts)
+    steps = equal_steps("growth", {f"{name}({alpha:g}, {beta})": runs for (name, alpha, beta), runs in gathered.items()})
+    return Findings("growth", TITLE, [table, steps], [Picture("growth", caption, [panels])], facts)
 
 
 def _mean(runs: list[Trace], metric: str) -> float | None:

@@ -5,6 +5,7 @@ Times are normalised by the largest, as the paper's are: by its formulas at equa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.paper.equal_steps import equal_steps
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import window_of
 
@@ -79,6 +81,7 @@ def show(runner: PaperRunner, gathered: dict[float, list[Trace]]) -> Findings:
     facts = {
         "model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "said": said,
         "accuracy": {f"{k:g}": a.mean for k, a in accuracy.items()}, "accuracy_spread": max(values) - min(values),
+        "widest": _widest(by_seed),
         "comp_spread": max(comp.values()) - min(comp.values()), "comm": {f"{k:g}": v for k, v in comm.items()},
         "real_comp": {f"{k:g}": v for k, v in real_comp.items()}, "real_comm": {f"{k:g}": v for k, v in real_comm.items()},
     }  # fmt: skip
@@ -86,7 +89,15 @@ def show(runner: PaperRunner, gathered: dict[float, list[Trace]]) -> Findings:
         f"FedGSP after {arm.rounds} rounds ({arm.model}) over kappa: accuracy (mean, 95 % interval over seeds), and the "
         f"paper's T_comp and T_comm divided by their largest."
     )
-    return Findings("kappa", TITLE, [table], [Picture("kappa", caption, [bars])], facts)
+    steps = equal_steps("kappa", {f"kappa {k:g}": runs for k, runs in gathered.items()})
+    return Findings("kappa", TITLE, [table, steps], [Picture("kappa", caption, [bars])], facts)
+
+
+def _widest(by_seed: Mapping[str, Mapping[int, float]]) -> list[float | None]:
+    """The largest difference between two kappas, paired over seeds, and the half-width of its 95 % interval."""
+    gaps = [gap.estimate for gap in differences(by_seed)]
+    most = max(gaps, key=lambda gap: abs(gap.mean), default=None)
+    return [0.0, None] if most is None else [abs(most.mean), most.half]
 
 
 def _normalised(values: dict[float, float]) -> dict[float, float]:

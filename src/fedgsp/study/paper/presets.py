@@ -27,6 +27,7 @@ class Preset:
     table: Arm
     rivals: Arm
     cost: Arm
+    ours: Arm
     tune_rounds: int
     log_alphas: tuple[float, ...]
     betas: tuple[int, ...]
@@ -39,6 +40,7 @@ class Preset:
     kappas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 1.0)
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
+    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82, 0.84)
     workers: int | str = "auto"
 
 
@@ -48,27 +50,27 @@ PRESETS: Mapping[str, Preset] = {
     "paper": Preset(
         name="paper", data=FEMNIST, curves=(Arm("leaf_cnn", 500, 1),), growth=Arm("leaf_cnn", 500, 1),
         kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
-        rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), tune_rounds=50,
+        rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3), tune_rounds=50,
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
     ),
     "laptop": Preset(
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
-        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), tune_rounds=15,
+        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 60, 5, 3), tune_rounds=15,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
         kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
-        rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), tune_rounds=2,
+        rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3), tune_rounds=2,
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
-        holdout=0.15, workers=0,
+        holdout=0.15, workers=0, ours_targets=(0.1, 0.9),
     ),
 }  # fmt: skip
 """`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
 
 
-ARMS = ("growth", "kappa", "table", "rivals", "cost")
+ARMS = ("growth", "kappa", "table", "rivals", "cost", "ours")
 
 
 def with_model(preset: Preset, model: str) -> Preset:

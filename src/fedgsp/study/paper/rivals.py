@@ -17,6 +17,7 @@ from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.history import cut
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.paper.ours import OURS
 from fedgsp.study.paper.table import TunedRuns, gathered
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import window_of
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 TITLE = "Every method at equal rounds, serial steps and traffic"
 COMBINED = ("fedgsp+momentum", "fedgsp+yogi", "fedgsp+prox")
 """Rows beside those of the table of methods: FedGSP's chains with the parts of others."""
+OTHERS = tuple(name for name in METHODS if name not in OURS)
+"""Ours have a study of their own."""
 BUDGETS = ("round", "serial_steps_total", "bytes_total")
 
 
 def gather(runner: PaperRunner) -> TunedRuns:
     """Tune every method on validation samples, then run both settings."""
-    return gathered(runner, runner.preset.rivals, runner.methods or (*METHODS, *COMBINED))
+    return gathered(runner, runner.preset.rivals, runner.methods or (*OTHERS, *COMBINED))
 
 
 def show(runner: PaperRunner, found: TunedRuns) -> Findings:

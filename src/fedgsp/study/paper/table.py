@@ -6,7 +6,7 @@ them), rounds against the mean of those rivals that reached the target.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -92,11 +92,12 @@ def show(runner: PaperRunner, found: TunedRuns) -> Findings:
         ours = {name: _means(runs, target) for name, runs in traces.items()}
         facts[setting] = {name: figures and list(figures) for name, figures in ours.items()}
         by_seed = {n: {s: final(t.history, "accuracy") for s, t in enumerate(r) if not t.diverged} for n, r in traces.items()}
+        facts[f"{setting}_by_seed"] = {name: list(values.values()) for name, values in by_seed.items()}
         notes.append(f"{words.capitalize()}, FedGSP against each: {sentence(differences(by_seed, 'fedgsp'), 'accuracy')}")
         if "fedgsp" in ours and ours["fedgsp"] is not None and all(name in ours for name in (*RIVALS, "fedavg")):
-            gaps = _gaps(ours)
+            gaps = {**_gaps(ours), "halves": _halves(traces)}
             facts[f"gaps_{setting}"] = gaps
-            gap_rows.append((f"here, {words}", *gaps.values()))
+            gap_rows.append((f"here, {words}", *_gaps(ours).values()))
     gaps_table = Table(
         "gaps", "FedGSP against the average of the seven rivals, as the paper takes it",
         (Column("where"), Column("accuracy, points", lambda v: f"{100 * v:+.2f}"), Column("loss", "{:+.3f}".format),
@@ -144,6 +145,24 @@ def _gaps(figures: dict[str, Means]) -> dict[str, Any]:
         "arrived": len(arrived),
         "fedavg": ours[0] - fedavg[0] if fedavg is not None else None,
     }
+
+
+def _halves(traces: Mapping[str, Sequence[Trace]]) -> dict[str, float | None]:
+    """The half-widths of the gaps' 95 % intervals, paired over seeds; None where a run diverged or there is one seed."""
+    named = {name: traces[name] for name in ("fedgsp", "fedavg", *RIVALS)}
+    if any(trace.diverged for runs in named.values() for trace in runs):
+        return dict.fromkeys(("accuracy", "loss", "fedavg"))
+    ends = {
+        metric: {name: [final(trace.history, metric) for trace in runs] for name, runs in named.items()}
+        for metric in ("accuracy", "loss")
+    }
+
+    def half(metric: str, others: Sequence[str]) -> float | None:
+        values = ends[metric]
+        seeds = range(len(values["fedgsp"]))
+        return Estimate.of([values["fedgsp"][s] - fmean(values[name][s] for name in others) for s in seeds]).half
+
+    return {"accuracy": half("accuracy", RIVALS), "loss": half("loss", RIVALS), "fedavg": half("accuracy", ("fedavg",))}
 
 
 def _picture(found: TunedRuns, rounds: int, model: str) -> Picture:

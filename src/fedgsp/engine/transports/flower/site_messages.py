@@ -165,7 +165,9 @@ class Training(_Talk):
                 lambda name: site_checks.is_trained(name, handed[name], trained),
             )  # fmt: skip
             check_size(after, handed, "its model's", trained=trained)
-            site_checks.check_untrained(after, carried.tensors, trained, announced * rule.epochs, "its model's")
+            site_checks.check_untrained(
+                after, carried.tensors, trained, announced * rule.epochs_in(self._plan.round), "its model's"
+            )
             lengths[UPDATE] = moved(carried.tensors, after, trained)
             lengths[BUFFERS] = buffers_moved(carried.tensors, after, trained)
             self._guard.check_alone(lengths[UPDATE], carried.tensors, trained)
@@ -194,7 +196,7 @@ class Training(_Talk):
 
     def _work(self, hop: Hop, facts: dict[str, Any]) -> tuple[int, int, int]:
         """Samples announced, and samples and steps that count: a client trains all it announced, in the batches it was told."""
-        train, epochs = self._sites.data.train, self._setup.rule.epochs
+        train, epochs = self._sites.data.train, self._setup.rule.epochs_in(self._plan.round)
         announced, counted = int(train.sizes[hop.client]), int(train.counted[hop.client])
         steps, counted_steps = (epochs * int(self._batching.steps(np.array(size))) for size in (announced, counted))
         told = facts.get("samples"), facts.get("steps")

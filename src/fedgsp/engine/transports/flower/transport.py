@@ -198,9 +198,9 @@ class FlowerTransport(Transport):
                 yield slot, self._failure(slot, cause)
         yield from self._decided()
         for worker in self.workers:
-            letter = worker.letter
-            if letter is not None and self._clock.now() >= letter.deadline:
-                yield worker, self._failure(worker, f"no answer within {letter.deadline - worker.sent_at:g} s")
+            due = worker.letter
+            if due is not None and self._clock.now() >= due.deadline:
+                yield worker, self._failure(worker, f"no answer within {due.deadline - worker.sent_at:g} s")
 
     def _opened(self, worker: MessageSlot, letter: Letter) -> str | None:
         """Look at an answer; why it cannot be used, if so."""
