@@ -67,7 +67,7 @@ class TestAdapters:
         trains = {name for name, p in model.named_parameters() if p.requires_grad}
         assert set(result.state.model) == trains
         size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        assert result.history[-1]["bytes"] == 2 * 4 * 4 * size  # down and up, four clients, four bytes a number
+        assert result.history[-1]["bytes"] == 2 * 4 * size  # down and up, one client a round, four bytes a number
         whole = result.model()
         for name, p in model.named_parameters():
             if not p.requires_grad:

@@ -177,5 +177,5 @@ def _with_splits(data: FederatedData, part_of: list[str]) -> FederatedData:
     """The splits that the samples came with, in place of those that were drawn."""
     part = np.array(part_of)
     held = [np.sort(np.concatenate([split[k] for split in (data.train, data.validation, data.test)])) for k in range(len(data))]
-    train, validation, test = (Split.of([rows[part[rows] == name] for rows in held]) for name in SPLITS)
-    return replace(data, train=train, validation=validation, test=test)
+    made: dict[str, Any] = {name: Split.of([rows[part[rows] == name] for rows in held]) for name in SPLITS}
+    return replace(data, **made)
