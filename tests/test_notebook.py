@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def test_every_public_object_is_told_in_at_most_ten_lines(result: fedgsp.RunResu
     things: list[Any] = [
         result, result.state, result.run, result.figures, DATA, many, many.train, result.run.config.method, result.run.config,
         compared, tuned, fedgsp.inspect(many), fedgsp.group(DATA, 2), fedgsp.evaluate(result), fedgsp.cost(result),
-        fedgsp.RunReader(result.directory), fedgsp.named("astraea"), fedgsp.classification(), compared.findings,
+        fedgsp.RunReader(str(result.directory)), fedgsp.named("astraea"), fedgsp.classification(), compared.findings,
     ]  # fmt: skip
     for thing in things:
         text = repr(thing)
@@ -46,7 +47,7 @@ def test_every_public_object_is_told_in_at_most_ten_lines(result: fedgsp.RunResu
 
 def test_texts_of_others_are_escaped_in_html() -> None:
     data = fedgsp.from_arrays(np.zeros((8, 2), np.float32), np.arange(8) % 2, np.arange(8) // 4)
-    method = fedgsp.Method(*(getattr(fedgsp.named("fedavg"), role) for role in ("planner", "local", "server")), name="<b>x</b>")
+    method = replace(fedgsp.named("fedavg"), name="<b>x</b>")
     assert "<b>x</b>" not in method._repr_html_()
     assert "&lt;b&gt;x" in fedgsp.train(method, data, tiny.linear, rounds=1, workers=0)._repr_html_()
 
@@ -104,7 +105,7 @@ def test_the_whole_afternoon_in_a_real_kernel(tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    book = nbformat.read(AFTERNOON, as_version=4)
+    book = nbformat.read(AFTERNOON, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(book, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
 

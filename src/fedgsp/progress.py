@@ -61,13 +61,13 @@ class NotebookSurface:
 
     def show(self, share: float, text: str) -> None:
         """Update the cell's output."""
-        from IPython.display import HTML, display
+        from IPython import display as shown
 
         bar = f'<progress value="{share:.4f}" max="1" style="width:16em"></progress> <span>{escape(text)}</span>'
         if self._handle is None:
-            self._handle = display(HTML(bar), display_id=True)
+            self._handle = shown.display(shown.HTML(bar), display_id=True)  # type: ignore[no-untyped-call]
         else:
-            self._handle.update(HTML(bar))
+            self._handle.update(shown.HTML(bar))  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """The last state stays."""

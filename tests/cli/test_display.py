@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 import fedgsp
-from fedgsp.cli.display import LiveDisplay, PlainLines, duration, show_summary, size, sparkline
+from fedgsp.cli.display import LiveDisplay, PlainLines, show_summary, size, sparkline
 from fedgsp.engine import HopDone, WorkerLost
+from fedgsp.progress import duration
 from tests.support import tiny
 
 

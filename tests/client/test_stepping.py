@@ -38,7 +38,7 @@ def trained(rule: SGD, round_: int = 1) -> NDArray[np.float32]:
     begin: Tensors = {"weight": torch.tensor([[0.5, -1.0, 0.25]])}
     load_tensors(model, begin)
     Trainer(model, rule, regression(), data, torch.device("cpu"), Seeds(SEED)).train(round_, Hop(0, 0, 0), begin, {})
-    return model.weight.detach().numpy()[0].copy()
+    return np.array(model.weight.detach().numpy()[0], dtype=np.float32)
 
 
 def by_hand(rule: SGD, mu: float = 0.0) -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ def test_pictures() -> None:
         features=datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}),
     )
     data = fedgsp.from_huggingface(table, how=fedgsp.IID(clients=2))
-    assert (data.sample_shape, data.features.dtype) == ((4, 4), np.uint8)
+    assert (data.sample_shape, data.features.dtype) == ((4, 4), np.dtype(np.uint8))
     assert data.features[3, 0, 0] == 30
 
 
@@ -71,7 +71,7 @@ def test_an_arrow_table_of_numbers() -> None:
 def test_a_single_column_of_whole_numbers_means_sizes() -> None:
     table = pyarrow.table({"age": [1, 2, 3, 4], "label": [0.5, 1.5, 2.5, 3.5]})
     data = fedgsp.from_huggingface(table, how=fedgsp.IID(clients=2))
-    assert (data.features.dtype, data.sample_shape, data.classes) == (np.float32, (1,), 0)
+    assert (data.features.dtype, data.sample_shape, data.classes) == (np.dtype(np.float32), (1,), 0)
 
 
 def test_labels_at_every_position_are_padded_too() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from importlib import resources
 
-import fedgsp.report
 from fedgsp.report.colours import METHODS, TONES, Look, looks
 
 
@@ -24,7 +23,7 @@ def test_no_two_curves_look_the_same() -> None:
 
 
 def test_the_page_has_every_tone() -> None:
-    style = (Path(fedgsp.report.__file__).parent / "page" / "style.css").read_text()
+    style = (resources.files("fedgsp.report") / "page" / "style.css").read_text()
     for tone in TONES:
         assert len(re.findall(rf"--{tone}: #", style)) == 3, tone  # light, dark by the system, dark by choice
     assert set(METHODS.values()) <= set(TONES)

@@ -11,6 +11,7 @@ from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine import InlineEngine
 from fedgsp.engine.base import Span
+from fedgsp.run.accounting import Ledgers
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.commits import LONG_ROUND, Commits
 from fedgsp.run.config import RunConfig, RunSection
@@ -55,9 +56,10 @@ class There:
         self.state = self.run.initial_state
         self.recorder, self.history = Committed(self.state), cast(list[dict[str, Any]], [])
         self.engine = InlineEngine(self.run.worker_setup)
-        self.planner = RoundPlanner(self.run, self.recorder)
+        ledgers = Ledgers(config.method, self.history)
+        self.planner = RoundPlanner(self.run, self.recorder, ledgers)
         idle = cast(Any, Idle(self.engine, share))
-        self.commits = Commits(self.run, idle, self.history, self.recorder, ())
+        self.commits = Commits(self.run, idle, self.history, self.recorder, (), ledgers)
 
     def planned(self) -> PlannedRound:
         found = self.planner.plan(self.state)

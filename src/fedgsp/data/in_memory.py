@@ -61,7 +61,7 @@ def partition(
 
 def from_dataset(
     dataset: Any,
-    client: Sequence[Any],
+    client: Sequence[Any] | NDArray[Any],
     *,
     anew: bool = False,
     evaluated: Any = None,

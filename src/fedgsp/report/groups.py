@@ -145,10 +145,12 @@ def form_groups(table: ClientTable, wish: Wish) -> Grouping:
     labels = _labels(grouper, seen, table, wish)
     took = time.process_time() - began
     shuffled = Random(n_groups=wish.groups, random_state=wish.seed).fit(table.counts).labels_
-    figures = [
+    single, drawn, made = (
         GroupFigures.of(c) for c in (table.counts, *(_sums(table.counts, own, wish.groups) for own in (shuffled, labels)))
-    ]
-    return Grouping(labels, wish.groups, _name(wish.grouper), took, *figures, table.names, table.counts, wish.seed)
+    )
+    return Grouping(
+        labels, wish.groups, _name(wish.grouper), took, single, drawn, made, table.names, table.counts, wish.seed
+    )  # fmt: skip
 
 
 def group(
@@ -194,8 +196,11 @@ def group(
     """
     wish = Wish(grouper, groups, seed, epsilon, delta, within, one_per_site, longest_chain)
     table = clients_of(data)
-    given = {name: np.asarray(value) for name, value in (("sites", sites), ("seconds", seconds)) if value is not None}
-    return form_groups(replace(table, **given), wish)
+    if sites is not None:
+        table = replace(table, sites=np.asarray(sites))
+    if seconds is not None:
+        table = replace(table, seconds=np.asarray(seconds))
+    return form_groups(table, wish)
 
 
 def _name(grouper: str | Grouper) -> str:

@@ -127,7 +127,7 @@ def result_html(result: RunResult) -> str:
 
 def _some(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most six rounds, the first and the last among them."""
-    at = np.unique(np.linspace(0, len(history) - 1, min(6, len(history))).astype(int)) if history else []
+    at = np.unique(np.linspace(0, max(0, len(history) - 1), min(6, len(history))).astype(int))
     return [history[int(i)] for i in at]
 
 
@@ -187,9 +187,9 @@ def _shares_svg(data: FederatedData) -> str:
                 f'fill="hsl({hue:.0f},60%,55%)"/>'
             )
     some = "" if len(chosen) == len(data) else f" ({len(chosen)} of {len(data)} clients)"
-    label = f"training samples of each client by class{some}"
+    told = f"training samples of each client by class{some}"
     return (
-        f'<p><small>{label}</small></p><svg role="img" aria-label="{label}" width="{WIDTH}" height="{high:.0f}" '
+        f'<p><small>{told}</small></p><svg role="img" aria-label="{told}" width="{WIDTH}" height="{high:.0f}" '
         f'viewBox="0 0 {WIDTH} {high:.0f}">{"".join(parts)}</svg>'
     )
 

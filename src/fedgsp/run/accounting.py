@@ -68,7 +68,7 @@ class Ledger:
         return accountant.compose(self._library.SampledWithoutReplacementDpEvent(groups, chains, gaussian), times)
 
     def _epsilon(self, accountant: Any) -> float:
-        return math.ceil(accountant.get_epsilon(self.rule.delta) * 10**DIGITS) / 10**DIGITS
+        return math.ceil(float(accountant.get_epsilon(self.rule.delta)) * 10.0**DIGITS) / 10.0**DIGITS
 
     def forecast(self, rounds: Iterable[Round]) -> float:
         """Epsilon after these rounds, in their order."""

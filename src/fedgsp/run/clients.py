@@ -97,7 +97,7 @@ class ClientFacts:
         """The content of clients.safetensors."""
         arrays = {name: getattr(self, name) for name in ("counts", "train", "validation", "test")}
         arrays.update({name: getattr(self, name).astype(np.uint8) for name in ("trains", "held_out")})
-        facts = {
+        facts: dict[str, Any] = {
             "schema": SCHEMA, "classes": self.classes, "score": self.score, "shape": list(self.shape), "source": self.source,
             "parameters": self.parameters, "flops_per_sample": self.flops_per_sample, "fingerprint": self.fingerprint,
         }  # fmt: skip

@@ -24,7 +24,7 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
 
@@ -149,7 +149,7 @@ class PrivateUpdate(Update):
         mean = {name: tensor.double() for name, tensor in state.model.items()}
         for name, start in self._start.items():
             mean[name] = start + (total[name] + noise[name] * (on_sum * self._clip)) / chains
-        after = rule.server.step(state, mean)
+        after = cast(Mean, rule.server).step(state, mean)
         if rule.adaptive:
             share = (self._short + on_count * rng.standard_normal()) / chains
             clip = self._clip * math.exp(-rule.clip_lr * (share - rule.quantile))

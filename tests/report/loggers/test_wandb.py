@@ -24,10 +24,10 @@ def test_an_offline_run_has_every_round_and_the_final_figures(tmp_path: Path, mo
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     assert (tmp_path / "run" / "wandb-run-id.txt").read_text().strip() in file.name
     store = DataStore()
-    store.open_for_scan(str(file))
+    store.open_for_scan(str(file))  # type: ignore[no-untyped-call]
     steps, summary = {}, {}
-    while (data := store.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
+    while (data := store.scan_data()) is not None:  # type: ignore[no-untyped-call]
+        record = wandb_internal_pb2.Record()  # type: ignore[attr-defined]
         record.ParseFromString(data)
         items = {(item.key or "/".join(item.nested_key)): item.value_json for item in record.history.item}
         if record.history.item:
