@@ -98,7 +98,7 @@ def test_a_data_set_is_read_anew_where_it_is_trained_on() -> None:
     assert len(torch.unique(seen[:, 1])) == 18
     once = fedgsp.from_dataset(Noisy(), OWNER, test_fraction=0.25)
     before = Noisy.reads
-    assert len(shown(once, SGD(epochs=2))[:, 1].unique()) == 9
+    assert len(torch.unique(shown(once, SGD(epochs=2))[:, 1])) == 9
     assert Noisy.reads == before
 
 
