@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedgsp.methods import METHODS, decode_method, named
+from fedgsp.methods import decode_method, named
 from fedgsp.parts import decode, encode, kinds
 from fedgsp.plan import Balanced, GreedyKL
 
@@ -12,7 +12,7 @@ def test_groupers_are_spelled_in_config_files(part: Balanced | GreedyKL) -> None
     assert decode("grouper", encode(part), "grouper") == part
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name.startswith("fedgsp")])
+@pytest.mark.parametrize("name", ["fedgsp", "fedgsp-balanced"])
 def test_rows_with_other_groupers_differ_in_nothing_else(name: str) -> None:
     method, paper = named(name), named("fedgsp")
     assert decode_method(method.encode()) == method

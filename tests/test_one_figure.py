@@ -115,7 +115,7 @@ def test_everybody_says_the_same_accuracy(tmp_path: Path, source: str, say: Say,
     file, run = tmp_path / "my.toml", tmp_path / "run"
     study = runner(source, tmp_path / "study", every)
     file.write_text(config_of(study).to_toml())
-    printed = say("run", file, "--out", run)
+    printed = say("run", file, "--trust", "--out", run)
     expected, window = by_hand(run, every)
     known = evaluated(run)
     for many in (3, 10):  # what it must not be
@@ -155,7 +155,7 @@ def test_everybody_says_the_same_accuracy(tmp_path: Path, source: str, say: Say,
     assert status.value == same
     assert f"accuracy {status.told}" == told
 
-    (maps,) = growth.show(study, growth.gather(study)).tables
+    maps, *_ = growth.show(study, growth.gather(study)).tables
     assert accuracy_of_log(maps) == same
     assert maps.note.startswith(f"Final figures ({window}) on test samples.")
 
@@ -178,7 +178,7 @@ def test_a_longer_run_that_serves_a_study_is_judged_by_the_rounds_asked_for(tmp_
     made = runner(source, tmp_path / "study", 1)
     made.trace("fedgsp", config_of(made, rounds=40))
     (unit,) = (tmp_path / "study" / "units").glob("fedgsp*")
-    (table,) = growth.show(made, growth.gather(made)).tables
+    table, *_ = growth.show(made, growth.gather(made)).tables
     assert unit.name in made.used, "it was not run again"
     assert max(evaluated(unit)) == 40
     assert accuracy_of_log(table) == pytest.approx(by_hand(unit, 1)[0], rel=1e-12)
@@ -188,7 +188,7 @@ def test_a_longer_run_that_serves_a_study_is_judged_by_the_rounds_asked_for(tmp_
 def test_tuning_chooses_by_the_same_figure_of_validation_samples(tmp_path: Path, source: str, say: Say, every: int) -> None:
     file, out = tmp_path / "my.toml", tmp_path / "tune"
     file.write_text(config_of(runner(source, tmp_path, every)).to_toml())
-    options = ("--config", file, "--grid", "lr=0.003,0.1", "--validation", "0.3", "--out", out)
+    options = ("--config", file, "--grid", "lr=0.003,0.1", "--validation", "0.3", "--out", out, "--trust")
     told = json.loads(say("tune", *options, "--json"))
     expected: dict[str, Any] = {}
     for point in told["outcomes"]:

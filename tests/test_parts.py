@@ -22,6 +22,7 @@ from fedgsp.client import (
     Prox,
     Scaffold,
     Steady,
+    UpdateNoise,
     Warmup,
 )
 from fedgsp.client.attacks import Gaussian, InnerProduct, LabelFlip, Scaled, SignFlip
@@ -70,6 +71,7 @@ from fedgsp.server import (
     ModelRotation,
     Momentum,
     Nova,
+    Private,
     ScaffoldServer,
     TrimmedMean,
     WarmStart,
@@ -189,6 +191,8 @@ PARTS: list[tuple[str, Any]] = [
     ("server", Averaged(WarmStart(Yogi(), rounds=3, weights="uniform"), decay=0.5, last=4)),
     ("server", WarmStart(Adam(beta1=0.5))),
     ("server", FedExP(cap=2.0)),
+    ("server", Private(Adam(), clip=0.5, noise=2.0, adaptive=True)),
+    ("privacy", UpdateNoise(clip=0.5, budget=3.0)),
     ("planner", Grouped(OfLength(4), ICG(), chains=6)),
     ("local", SignFlip(attackers=(1, 2), scale=3.0)),
     ("local", Scaled(attackers=(1,))),

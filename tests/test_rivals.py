@@ -193,7 +193,9 @@ def test_with_one_client_it_is_fedavg_to_the_bit(method: Method) -> None:
 
 def test_with_clients_alike_scaffold_is_fedavg_to_the_bit() -> None:
     """Four clients with the same one sample: c = c_k at all times, and corrections vanish."""
-    same = fedgsp.from_arrays(np.ones((4, 2), dtype=np.float32), np.ones(4, dtype=np.int64), np.arange(4), test_fraction=0)
+    same = fedgsp.from_arrays(
+        np.ones((4, 2), dtype=np.float32), np.ones(4, dtype=np.int64), np.arange(4), test_fraction=0, classes=2
+    )
     planner = Grouped(Singletons(), Random(), kappa=1.0)
     methods = (Method(planner, SGD(lr=0.05), Mean()), Method(planner, Scaffold(lr=0.05), ScaffoldServer()))
     plain, other = (fedgsp.train(m, same, lambda: nn.Linear(2, 2), rounds=4, workers=0, seed=1) for m in methods)

@@ -123,7 +123,10 @@ def test_sources(cli: Any, here: Path, tiny: str, source: str, expected: str) ->
         (["--clients", "0"], "clients must be at least 1, not 0."),
         (["--holdout-clients", "12"], "too few clients: 12 in the data, 12 to be held out"),
         (["--order", "sorted"], "order must be one of 'shuffled', 'fixed', not 'sorted'."),
-        (["--growth", "cubic", "--alpha", "1"], "unknown kind 'cubic': choose from: constant, exp, linear, log, singletons."),
+        (
+            ["--growth", "cubic", "--alpha", "1"],
+            "unknown kind 'cubic': choose from: constant, exp, length, linear, log, proportional, singletons.",
+        ),
         (["--growth", "linear"], "--growth linear needs --alpha, its rate of growth."),
         (["--growth", "constant", "--alpha", "2"], "--growth constant has no --alpha."),
         (["--growth", "log", "--alpha", "-2"], "alpha must not be negative"),

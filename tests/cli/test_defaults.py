@@ -46,7 +46,7 @@ def test_an_option_of_the_method_has_the_default_of_the_method(name: str) -> Non
 
 
 def test_python_and_the_command_line_have_the_same_options() -> None:
-    only_python = {"method", "out", "task", "callbacks"}
+    only_python = {"method", "out", "task", "callbacks", "progress"}
     assert PYTHON.keys() - only_python <= OPTIONS.keys() <= TYPED.keys()
 
 

@@ -28,7 +28,7 @@ def test_what_is_written_and_that_nothing_is_overwritten(tmp_path: Path, monkeyp
     assert names == {"config.toml", "model.py", "rule.py", "test_project.py", "README.md", "afternoon.ipynb"}
     assert not any("@" in (place / name).read_text().replace("@dataclass", "") for name in names)
     monkeypatch.syspath_prepend(str(place))
-    config = read_config(place / "config.toml")
+    config = read_config(place / "config.toml", trust=True)
     assert config.method.name == "my-idea"
     assert type(config.method.local).__name__ == "Clipped"
     with pytest.raises(fedgsp.InputError, match="is not empty"):
@@ -48,9 +48,11 @@ def test_a_project_of_the_command_line_passes_its_test_runs_and_compares(tmp_pat
     assert "afternoon.ipynb" in told
     assert "2 passed" in in_project(place, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     small = ("--workers", "0", "--rounds", "1")
-    in_project(place, *COMMAND, "run", "config.toml", *small, "--out", "runs/first", "--quiet")
+    in_project(place, *COMMAND, "run", "config.toml", "--trust", *small, "--out", "runs/first", "--quiet")
     data = ("--data", "glyphs:clients=12", "--model", "model:network", "--seeds", "1")
-    table = in_project(place, *COMMAND, "compare", "fedavg", "config.toml", "rule:METHOD", *data, *small, "--quiet", "--json")
+    table = in_project(
+        place, *COMMAND, "compare", "fedavg", "config.toml", "rule:METHOD", "--trust", *data, *small, "--quiet", "--json"
+    )
     assert '"fedavg"' in table
     assert '"mine"' in table
 

@@ -54,9 +54,9 @@ def test_constraints_and_time() -> None:
     [
         (Wish("balance", 3), "unknown grouper 'balance': did you mean 'balanced'?"),
         (Wish("icg", 3, within=1.0), "only the grouper 'balanced' keeps constraints and time limits, not 'icg'."),
-        (Wish(groups=3, one_per_site=True), "--one-per-site needs to know the clients' sites"),
-        (Wish(groups=3, longest_chain=4.0), "--longest-chain needs to know how long clients take"),
-        (Wish(groups=3, longest_chain=4.0, within=1.0), "--within cannot be combined with constraints."),
+        (Wish(groups=3, one_per_site=True), "`one_per_site=True` needs to know the clients' sites"),
+        (Wish(groups=3, longest_chain=4.0), "`longest_chain=` needs to know how long clients take"),
+        (Wish(groups=3, longest_chain=4.0, within=1.0), "`within=` cannot be combined with constraints."),
         (Wish(groups=41), "Balanced: n_groups is 41, but there are only 40 clients to group."),
         (Wish(groups=0), "Balanced: n_groups must be a whole number of at least 1, not 0."),
         (Wish(groups=3, epsilon=0.0), "private counts: epsilon must be between 0.001 and 1000, not 0.0."),

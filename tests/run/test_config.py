@@ -142,7 +142,7 @@ class TestReading:
             read_config(tmp_path / "none.toml")
 
     def test_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"cannot read the configuration .*: Is a directory\."):
+        with pytest.raises(InputError, match=r"cannot read the configuration .*: it is not a file\."):
             read_config(tmp_path)
 
     def test_what_is_no_text(self, tmp_path: Path) -> None:

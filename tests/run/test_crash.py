@@ -104,7 +104,7 @@ def test_no_scratch_file_is_left_behind(tmp_path: Path) -> None:
         with pytest.raises(Killed):
             run(out)
     resume(out)
-    assert not [path for path in out.rglob(".*") if path.name != ".lock"]
+    assert not [path for path in out.rglob(".*") if path.name not in (".lock", ".trusted")]
 
 
 def test_a_read_only_place_is_refused_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

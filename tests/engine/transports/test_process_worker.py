@@ -45,8 +45,8 @@ def test_workers_that_cannot_start_end_in_a_sentence_and_leave_nothing(
     monkeypatch.setattr(sys, "executable", program)
     with pytest.raises(RunFailed, match=told):
         fedgsp.train(tiny.static(2), tiny.federation(), tiny.linear, rounds=1, workers=2, out=tmp_path / "run")
-    assert open_ones() == before
-    assert children() == family
+    assert open_ones() <= before  # an idle fork server of earlier tests may have gone meanwhile
+    assert set(children()) <= set(family)
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert events[-1]["event"] == "failed"
     assert "cannot start" in events[-1]["cause"]

@@ -100,7 +100,12 @@ class TestWhatIsLeft:
             assert told["data"]["fingerprint"] == data.fingerprint
             assert told["command"] == f"fedgsp study {name}"
             assert {"fedgsp", "torch", "numpy", "python"} <= set(told["versions"])
-            assert told["seeds"] == {"cpd": [0, 1, 2, 3, 4], "curves": [0, 1], "cost-to-target": [0, 1]}.get(name, [0])
+            assert told["seeds"] == {
+                "cpd": [0, 1, 2, 3, 4],
+                "curves": [0, 1],
+                "cost-to-target": [0, 1],
+                "ours": told["seeds"],
+            }.get(name, [0])
             page = (folder / "README.md").read_text()
             assert data.fingerprint in page
             for table in found.tables:

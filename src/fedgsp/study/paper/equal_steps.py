@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.run.metrics import evaluations
 from fedgsp.study.history import cut
 from fedgsp.study.noise import Estimate
 from fedgsp.study.tables import Column, Table, percent
@@ -23,15 +24,16 @@ def equal_steps(name: str, runs: Mapping[str, Sequence[Trace]]) -> Table:
         runs: Setting -> its runs.
 
     Returns:
-        A row a setting; none for one that diverged or whose first round alone takes more.
+        A row a setting; none for one that diverged; no figure for one that was not evaluated within them.
     """
     whole = {setting: several for setting, several in runs.items() if several and not any(t.diverged for t in several)}
     budget = min((t.history[-1][STEPS] for several in whole.values() for t in several), default=0)
     rows: list[tuple[Any, ...]] = []
     for setting, several in whole.items():
-        fits = all(trace.history[0][STEPS] <= budget for trace in several)
+        within = [[entry for entry in trace.history if entry[STEPS] <= budget] for trace in several]
+        fits = all(evaluations(entries, "accuracy") for entries in within)
         ends = Estimate.of([cut(trace.history, STEPS, budget)[0] for trace in several]) if fits else None
-        rounds = Estimate.of([float(sum(entry[STEPS] <= budget for entry in trace.history)) for trace in several])
+        rounds = Estimate.of([float(len(entries)) for entries in within])
         rows.append((setting, ends, rounds if fits else None))
     return Table(
         f"{name}-equal-steps", f"At equal serial steps: the first {budget:,}",
