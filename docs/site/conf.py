@@ -22,6 +22,7 @@ include_patterns = [
     "docs/**",
     "results/*.md",
     "results/**/*.md",
+    "examples/*.md",
     "examples/**/*.md",
     "[!R]*.md",  # all but the README, which is the front door of the repository as docs/index.md is of the site
 ]
