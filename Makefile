@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 export TORCH_INDEX
 
 .PHONY: demo quick test test-all docs flaky durations bench bench-peers lint types boundaries browser network core dev clean

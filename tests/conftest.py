@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -19,19 +20,30 @@ TOGETHER = ("tests/engine/transports/ray", "tests/deploy", "tests/browser")
 """Folders whose tests share something of the machine (a Ray, ports, a browser): one process runs all of a folder's."""
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tell tests apart.
-
-    Slow tests of deployments and of killed runs wait for processes most of the time. Where several processes run the tests
-    (`-n 2 --dist loadgroup`), a file stays with one of them, so that what its tests share is made once.
-    """
+    """Slow tests of deployments and of killed runs wait for processes most of the time."""
     for item in items:
-        file = item.path.relative_to(item.config.rootpath).as_posix()
-        if item.get_closest_marker("slow") and {"deploy", "run"} & set(file.split("/")):
+        folders = set(item.path.relative_to(item.config.rootpath).parts)
+        if item.get_closest_marker("slow") and {"deploy", "run"} & folders:
             item.add_marker("beside")
-        group = next((folder for folder in TOGETHER if file.startswith(folder)), file)
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where several processes run the tests, a file stays with one of them, so that what its tests share is made once.
+
+    xdist's own marks of groups do not work with pytest 9.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        """Scopes are files, or the folders of `TOGETHER`."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

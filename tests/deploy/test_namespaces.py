@@ -44,7 +44,9 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
 
         sites = [word for name in SITES for word in ("--site", name)]
         address = f"{machines.server}:8443"
-        ran("server", *FEDGSP, "deploy", "init", fed, *sites, "--address", address, "--data", "glyphs:clients=2", "--rounds", 2)
+        ran(
+            "server", *FEDGSP, "deploy", "init", fed, *sites, "--address", address, "--data", "glyphs:clients=2", "--rounds", 30
+        )
         place = read_deployment(fed)
         patient = place.config.read_text().replace("# hop_seconds_floor = 60.0", "hop_seconds_floor = 300.0")
         place.config.write_text(patient)  # machines that run tests are busy
@@ -85,7 +87,7 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
             ran("server", *FEDGSP, "deploy", "stop", fed)
             until(lambda: not following.alive, 60, "the display to notice")
             assert status()["run"]["status"] in ("interrupted", "stopped", "failed")
-            assert "2 of 2 rounds" in ran("server", *FEDGSP, "deploy", "resume", fed)
+            assert "9 of 9 rounds" in ran("server", *FEDGSP, "deploy", "resume", fed)
             assert status()["run"]["status"] == "finished"
             figures = ran("server", "curl", "-s", "http://127.0.0.1:9109/metrics")
             assert 'status="finished"} 1.0' in figures
