@@ -26,6 +26,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx"),
 ]
 FEDGSP = [sys.executable, "-c", "from fedgsp.cli.main import main; main()"]
+ROUNDS = 25
+"""Enough that the run still goes on when it is told to stop."""
 SITES = ("north", "south")
 
 
@@ -87,7 +89,7 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
             ran("server", *FEDGSP, "deploy", "stop", fed)
             until(lambda: not following.alive, 60, "the display to notice")
             assert status()["run"]["status"] in ("interrupted", "stopped", "failed")
-            assert "9 of 9 rounds" in ran("server", *FEDGSP, "deploy", "resume", fed)
+            assert f"{ROUNDS} of {ROUNDS} rounds" in ran("server", *FEDGSP, "deploy", "resume", fed)
             assert status()["run"]["status"] == "finished"
             figures = ran("server", "curl", "-s", "http://127.0.0.1:9109/metrics")
             assert 'status="finished"} 1.0' in figures
