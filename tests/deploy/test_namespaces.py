@@ -46,9 +46,8 @@ def test_the_path_to_several_machines(tmp_path: Path) -> None:
 
         sites = [word for name in SITES for word in ("--site", name)]
         address = f"{machines.server}:8443"
-        ran(
-            "server", *FEDGSP, "deploy", "init", fed, *sites, "--address", address, "--data", "glyphs:clients=2", "--rounds", 30
-        )
+        run = ("--data", "glyphs:clients=2", "--rounds", ROUNDS)
+        ran("server", *FEDGSP, "deploy", "init", fed, *sites, "--address", address, *run)
         place = read_deployment(fed)
         patient = place.config.read_text().replace("# hop_seconds_floor = 60.0", "hop_seconds_floor = 300.0")
         place.config.write_text(patient)  # machines that run tests are busy
