@@ -50,7 +50,7 @@ def api(module: str, title: str, names: list[str]) -> str:
     lines = [f"# {title}", "", inspect.cleandoc(importlib.import_module(module).__doc__ or ""), ""]
     for name in sorted(names, key=str.lower):
         value = getattr(importlib.import_module(module), name)
-        if name.startswith("__") or inspect.ismodule(value):
+        if name.startswith("__"):
             continue
         lines += ["```{eval-rst}", *_directive(module, name, value), "```", ""]
     return "\n".join(lines)
@@ -58,7 +58,15 @@ def api(module: str, title: str, names: list[str]) -> str:
 
 def _directive(module: str, name: str, value: Any) -> Iterator[str]:
     again = ["   :no-index:"] if module != "fedgsp" and name in fedgsp.__all__ else []
-    if inspect.isclass(value):
+    if inspect.ismodule(value):  # a room that can be called, by the name of a command
+        yield from (
+            f".. py:function:: {module}.{name}(...)",
+            "",
+            f"   The function below, by the name of the room `{name}`.",
+            "",
+        )
+        yield f".. autofunction:: {value.function_at}"
+    elif inspect.isclass(value):
         yield from (f".. autoclass:: {module}.{name}", *again, "   :members:")
         if not issubclass(value, Exception):
             yield "   :show-inheritance:"

@@ -22,6 +22,8 @@ def make_callable(room: str, home: str, function: str) -> None:
     """
 
     class Room(ModuleType):
+        function_at = f"{home}.{function}"
+
         def __call__(self, *arguments: Any, **options: Any) -> Any:
             return getattr(importlib.import_module(home), function)(*arguments, **options)
 
