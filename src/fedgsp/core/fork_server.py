@@ -94,7 +94,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Order:
+class ForkOrder:
     """One child: `function` of `module` with `arguments`; it has descriptors by the `numbers` that they have with the asker."""
 
     module: str
@@ -131,7 +131,7 @@ class ForkServer:
             return False
         content, control, *given = descriptors
         with os.fdopen(content, "rb") as file:
-            order: Order = pickle.load(file)
+            order: ForkOrder = pickle.load(file)
         told = socket.socket(fileno=control)
         if len(list(Path("/proc/self/task").iterdir())) > 1:
             sys.exit(NO_FORK)
@@ -172,7 +172,7 @@ def serve(descriptor: int) -> None:
     ForkServer(socket.socket(fileno=descriptor)).serve()
 
 
-def _child(order: Order, given: Sequence[int], others: Sequence[int]) -> NoReturn:
+def _child(order: ForkOrder, given: Sequence[int], others: Sequence[int]) -> NoReturn:
     code = 1
     try:
         os.setsid()  # a terminal's Ctrl-C reaches the asker only

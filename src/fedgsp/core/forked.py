@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from fedgsp.core.fork_server import IDLE_SECONDS, NO_FORK, Order, Surroundings
+from fedgsp.core.fork_server import IDLE_SECONDS, NO_FORK, ForkOrder, Surroundings
 from fedgsp.core.imports import python
 
 READ_AT_IMPORT = (
@@ -82,7 +82,7 @@ class Server:
         there = self._orders.fileno() >= 0 and self.process.poll() is None
         return there and (bool(self.children) or time.monotonic() - self.used < IDLE_SECONDS / 2)
 
-    def order(self, order: Order, descriptors: Sequence[int]) -> socket.socket:
+    def order(self, order: ForkOrder, descriptors: Sequence[int]) -> socket.socket:
         """Ask for a child; what is heard of it comes over the socket that is given back."""
         self.used = time.monotonic()
         content = os.memfd_create("fedgsp-order", os.MFD_CLOEXEC)
@@ -273,7 +273,7 @@ def start(
     if not server.has_forked and len(server.children) >= MOST_UNBORN:
         next(iter(server.children)).born(START_SECONDS)
     numbers = [*(number for number in (1, 2) if _is_open(number)), *descriptors]
-    order = Order(module, function, arguments, tuple(numbers), Surroundings.here(dict(environment)))
+    order = ForkOrder(module, function, arguments, tuple(numbers), Surroundings.here(dict(environment)))
     return ForkedProcess(server, server.order(order, numbers))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Clients = NDArray[np.int64]
 
 
-class Evaluation:
+class RoundEvaluation:
     """The figures of one state: asked for at once, `figures` when they are wanted.
 
     They are about test, validation (where carved out) and the clients that never train (all their samples). On "validation"

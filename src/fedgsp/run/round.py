@@ -10,7 +10,7 @@ from fedgsp.engine.base import Engine, planned_samples
 from fedgsp.run import part_checks
 from fedgsp.run.callbacks import Callback, notify, notify_event
 from fedgsp.run.engine_events import event_line
-from fedgsp.run.evaluation import Evaluation
+from fedgsp.run.evaluation import RoundEvaluation
 from fedgsp.run.participants import AlwaysAvailable, Participants, Work
 from fedgsp.run.round_totals import RoundTotals, Stopwatch
 from fedgsp.server.rule import Update, hand
@@ -118,7 +118,7 @@ class Round:
             return trained
         notify(self._callbacks, "on_evaluate_start", number)
         with self._planned.stopwatch.spending("evaluate"):  # over Flower this is where the time goes
-            trained.evaluation = Evaluation(
+            trained.evaluation = RoundEvaluation(
                 engine, run.server, state, participants.data, participants.evaluated, participants.held_out,
                 run.config.run.evaluate_on, run.config.method.personal,
             )  # fmt: skip
@@ -134,5 +134,5 @@ class TrainedRound:
     planned: PlannedRound
     state: ServerState
     totals: RoundTotals
-    evaluation: Evaluation | None = field(default=None)
+    evaluation: RoundEvaluation | None = field(default=None)
     central: dict[str, Any] | None = None
