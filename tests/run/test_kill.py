@@ -17,7 +17,7 @@ from tests.support.forked_cli import Command
 
 pytestmark = pytest.mark.timing
 
-ROUNDS = 12
+ROUNDS = 30
 
 
 def options(folder: Path, workers: int) -> list[str]:
@@ -69,7 +69,7 @@ def client_states(out: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("workers", "method"), [(1, "fedgsp"), (2, "fedgsp"), (4, "fedgsp"), (0, "fedgsp+dyn"), (2, "fedgsp+scaffold")]
 )
-def test_killed_at_up_to_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path, workers: int, method: str) -> None:
+def test_killed_at_20_random_moments_and_resumed_to_the_same_bits(tmp_path: Path, workers: int, method: str) -> None:
     arguments = [*options(tmp_path, workers), "--method", method]
     calm = tiny.cli("run", *arguments, "--out", str(tmp_path / "calm"), "-q")
     assert calm.returncode == 0, calm.stderr
@@ -86,7 +86,7 @@ def test_killed_at_up_to_20_random_moments_and_resumed_to_the_same_bits(tmp_path
         process = launch("resume", str(out), "-q")
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
-    assert kills >= 12  # on a busy machine a run may come to its end sooner
+    assert kills == 20
     assert outcome(out) == outcome(tmp_path / "calm")
     assert client_states(out) == client_states(tmp_path / "calm")
     assert bool(client_states(out)) == (method != "fedgsp")
