@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from fedgsp.run.reader import RunReader
     from fedgsp.run.result import RunResult
     from fedgsp.study.comparison import Comparison, compare
+    from fedgsp.study.grid import Range
     from fedgsp.study.paper.conduct import study
+    from fedgsp.study.search import Optuna
     from fedgsp.study.tune import Tuning
     from fedgsp.study.tuning import tune
 
@@ -52,8 +54,10 @@ __all__ = [
     "InputError",
     "Inspection",
     "Method",
+    "Optuna",
     "ProgressBar",
     "Quantity",
+    "Range",
     "RunFailed",
     "RunReader",
     "RunResult",
@@ -106,8 +110,10 @@ _HOMES = {
     "Inspection": "report.inspect",
     "METHODS": "methods",
     "Method": "method",
+    "Optuna": "study.search",
     "ProgressBar": "progress",
     "Quantity": "data.partitioners",
+    "Range": "study.grid",
     "RunFailed": "core.errors",
     "RunReader": "run.reader",
     "RunResult": "run.result",

@@ -169,7 +169,9 @@ def _encoder(given: str | Encoder | None) -> tuple[Encoder | None, str]:
         function = given
     else:
         if ":" not in given:
-            raise InputError(f"encoder must be {', '.join([*ENCODERS, CELEBA])} or look like package.module:function, not '{given}'.")
+            raise InputError(
+                f"encoder must be {', '.join([*ENCODERS, CELEBA])} or look like package.module:function, not '{given}'."
+            )
         function = import_named(given, "cannot import the encoder")
     if isinstance(given, PictureEncoder):
         return function, given.version()
