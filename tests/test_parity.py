@@ -41,7 +41,10 @@ def trained(method: Any = "fedavg", **options: Any) -> fedgsp.RunResult:
 
 
 def test_every_command_is_a_public_name_and_importing_fedgsp_imports_no_torch() -> None:
-    names = ["train", "resume", "replay", "evaluate", "compare", "tune", "group", "inspect", "cost", "report", "study"]
+    names = [
+        "train", "resume", "replay", "evaluate", "compare", "tune", "sweep", "group", "inspect", "cost", "advise", "report",
+        "study", "new",
+    ]  # fmt: skip
     assert set(names) <= set(dir(fedgsp)) == set(fedgsp.__all__)
     assert all(callable(getattr(fedgsp, name)) for name in names)
     code = "import sys, fedgsp; dir(fedgsp); fedgsp.report; fedgsp.study; assert 'torch' not in sys.modules"

@@ -9,6 +9,7 @@ from fedgsp.core import __version__
 
 if TYPE_CHECKING:
     from fedgsp.api import replay, resume, train
+    from fedgsp.api import run_config as run
     from fedgsp.core.errors import FedgspError, InputError, RunFailed, RunWarning
     from fedgsp.data import FederatedData, load
     from fedgsp.data.arrays import from_arrays
@@ -32,16 +33,19 @@ if TYPE_CHECKING:
     from fedgsp.run.evaluate_run import Evaluation, evaluate
     from fedgsp.run.reader import RunReader
     from fedgsp.run.result import RunResult
+    from fedgsp.study.advise import Advice, advise
     from fedgsp.study.comparison import Comparison, compare
     from fedgsp.study.grid import Range
     from fedgsp.study.paper.conduct import study
     from fedgsp.study.search import Optuna
+    from fedgsp.study.sweep import sweep
     from fedgsp.study.tune import Tuning
     from fedgsp.study.tuning import tune
 
 __all__ = [
     "IID",
     "METHODS",
+    "Advice",
     "Callback",
     "Comparison",
     "Costs",
@@ -66,6 +70,7 @@ __all__ = [
     "Task",
     "Tuning",
     "__version__",
+    "advise",
     "classification",
     "compare",
     "cost",
@@ -89,13 +94,16 @@ __all__ = [
     "replay",
     "report",
     "resume",
+    "run",
     "sequence_labelling",
     "study",
+    "sweep",
     "train",
     "tune",
 ]
 
 _HOMES = {
+    "Advice": "study.advise",
     "Callback": "run.callbacks",
     "Comparison": "study.comparison",
     "Costs": "report.run_costs",
@@ -121,6 +129,7 @@ _HOMES = {
     "Shards": "data.partitioners",
     "Task": "models",
     "Tuning": "study.tune",
+    "advise": "study.advise",
     "classification": "models",
     "compare": "study.comparison",
     "export": "data.export",
@@ -142,10 +151,11 @@ _HOMES = {
     "replay": "api",
     "resume": "api",
     "sequence_labelling": "models",
+    "sweep": "study.sweep",
     "train": "api",
     "tune": "study.tuning",
 }
-_ROOMS = ("cost", "evaluate", "report", "study")
+_ROOMS = ("cost", "evaluate", "report", "run", "study")
 """Commands by the names of rooms: the modules themselves can be called (`core/callable_module.py`)."""
 
 

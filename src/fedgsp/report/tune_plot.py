@@ -8,7 +8,6 @@ from typing import Any
 
 from fedgsp.report.plotting import require_plotting
 
-
 Rows = Sequence[tuple[Mapping[str, Any], float | None, float]]
 """(values, score, spread) of every point."""
 

@@ -70,7 +70,7 @@ def check_trusted(path: Path, table: Any, trust: Trust) -> None:
         what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         raise InputError(
             f"{path} names code that is not part of fedgsp ({what}), and it was not begun here; if you trust whoever wrote "
-            f"it and the code that this name finds, say --trust (in Python: trust=True)."
+            f"it and the code that this name finds, say `trust=True`."
         )
 
 
