@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedgsp.report.build import make_report as report
     from fedgsp.report.groups import Grouping, group
     from fedgsp.report.inspect import Inspection, inspect
+    from fedgsp.report.model_table import models
     from fedgsp.report.run_costs import Costs, cost
     from fedgsp.run.callbacks import Callback
     from fedgsp.run.evaluate_run import Evaluation, evaluate
@@ -86,6 +87,7 @@ __all__ = [
     "load",
     "load_leaf",
     "make_report",
+    "models",
     "multilabel",
     "named",
     "new",
@@ -155,7 +157,7 @@ _HOMES = {
     "train": "api",
     "tune": "study.tuning",
 }
-_ROOMS = ("cost", "evaluate", "report", "run", "study")
+_ROOMS = ("cost", "evaluate", "models", "report", "run", "study")
 """Commands by the names of rooms: the modules themselves can be called (`core/callable_module.py`)."""
 
 

@@ -145,7 +145,7 @@ class FederatedData:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{len(getattr(self, name).rows)} {name}" for name in SPLITS if len(getattr(self, name).rows))
-        kind = f"{self.classes} classes" if self.classes else "real-valued targets"
+        kind = f"{self.classes} classes" if self.classes else self.target_words
         shape = "x".join(map(str, self.sample_shape)) or "1"
         return (
             f"FederatedData: {len(self)} clients, {self.samples} samples ({parts})\n"
@@ -162,6 +162,11 @@ class FederatedData:
             InputError: matplotlib is not installed.
         """
         return drawn("plot_data", self)
+
+    @property
+    def target_words(self) -> str:
+        """How clients of a regression are grouped: said wherever the data is shown."""
+        return f"real-valued targets (clients are grouped by how many lie in each of {self.target_bins} equal parts of all)"
 
     @property
     def sample_shape(self) -> tuple[int, ...]:

@@ -155,7 +155,7 @@ def data_html(data: FederatedData) -> str:
         ("samples", f"{len(data.train.rows):,} train, {len(data.validation.rows):,} validation, {len(data.test.rows):,} test"),
         ("of a client", f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}" if len(data) else "none"),
         ("a sample", f"{'x'.join(map(str, data.sample_shape)) or '1'} {data.features.dtype}"),
-        ("labels", f"{data.classes} classes" if data.classes else "real-valued targets, grouped by tenths of the population"),
+        ("labels", f"{data.classes} classes" if data.classes else data.target_words),
         ("source", data.source or "in memory"),
     ]
     return page("Federation", [html_table("", ("", ""), rows), _shares_svg(data)], {}, "")
