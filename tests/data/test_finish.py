@@ -119,11 +119,14 @@ def test_a_config_file_and_the_command_line(source: str, tmp_path: Path) -> None
         parse_toml("[data]\nstandardise = 3\n", "mine.toml")
 
 
-def test_the_same_bits_for_any_number_of_workers_and_after_a_resume(tmp_path: Path) -> None:
-    how = {"method": "fedgsp", "data": "glyphs:clients=4,transform=crop2+flip", "rounds": 2}
+def test_the_same_bits_for_any_number_of_workers_and_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDGSP_CACHE", str(tmp_path / "cache"))
+    pixels, file = RNG.integers(0, 256, (24, 8, 8)).astype(np.uint8), tmp_path / "pixels.npz"
+    np.savez(file, features=pixels, labels=np.arange(24) % 2, client_index=np.arange(24) // 8)
+    how: dict[str, Any] = {"method": "fedavg", "data": f"npz:{file}:transform=crop2+flip", "rounds": 2}
     one = fedgsp.train(**how, workers=0)
     assert fedgsp.train(**how, workers=2).state.digest() == one.state.digest()
-    assert fedgsp.train(**{**how, "data": "glyphs:clients=4"}, workers=0).state.digest() != one.state.digest()
+    assert fedgsp.train(**{**how, "data": str(file)}, workers=0).state.digest() != one.state.digest()
     fedgsp.train(**{**how, "rounds": 1}, workers=0, out=tmp_path / "r")
     assert json.loads((tmp_path / "r" / "result.json").read_text())["data"]["source"] == how["data"]
     assert fedgsp.resume(tmp_path / "r", rounds=2, workers=0).state.digest() == one.state.digest()
