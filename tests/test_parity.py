@@ -227,7 +227,7 @@ def test_a_config_file_is_run_with_entries_changed(tmp_path: Path) -> None:
     again = fedgsp.run(result.run.config, sets=["run.rounds=1"], data=DATA, model=tiny.linear, out=tmp_path / "run")
     assert again.rounds == 1
     assert fedgsp.resume(tmp_path / "run", rounds=2, data=DATA, model=tiny.linear).state.digest() == result.state.digest()
-    with pytest.raises(fedgsp.InputError, match="there is nothing called 'nowhere'):
+    with pytest.raises(fedgsp.InputError, match="there is nothing called"):
         fedgsp.run(file, sets={"nowhere.lr": 1})
 
 
