@@ -33,7 +33,8 @@ def test_every_public_object_is_told_in_at_most_ten_lines(result: fedgsp.RunResu
     things: list[Any] = [
         result, result.state, result.run, result.figures, DATA, many, many.train, result.run.config.method, result.run.config,
         compared, tuned, fedgsp.inspect(many), fedgsp.group(DATA, 2), fedgsp.evaluate(result), fedgsp.cost(result),
-        many.profiles(), compared.entrants[0], fedgsp.METHODS, fedgsp.models(many), fedgsp.advise(many, model="linear"), fedgsp.Optuna(),
+        many.profiles(), compared.entrants[0], fedgsp.METHODS, fedgsp.models(many), fedgsp.advise(many, model="linear"),
+        fedgsp.Optuna(),
         fedgsp.RunReader(str(result.directory)), fedgsp.named("astraea"), fedgsp.classification(), compared.findings,
     ]  # fmt: skip
     for thing in things:

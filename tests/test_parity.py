@@ -261,8 +261,8 @@ def test_the_models_that_fit_say_what_goes_in_and_out() -> None:
 
 
 def test_a_worker_that_was_lost_is_among_the_notes() -> None:
-    from fedgsp.api import Warner
     from fedgsp.engine.messages import WorkerLost
+    from fedgsp.run.warner import Warner
 
     warner = Warner()
     with pytest.warns(fedgsp.RunWarning, match="chain 1 is run again"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError, RunWarning, where_defined
+from fedgsp.core.errors import InputError, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.deploy.replay import replay as replay_run
@@ -20,8 +18,9 @@ from fedgsp.methods import named
 from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle, overlay
 from fedgsp.run.build import IN_MEMORY, RunBuilder
-from fedgsp.run.callbacks import Callback, Failure, in_words
+from fedgsp.run.callbacks import Callback
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
+from fedgsp.run.warner import Warner, warn
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
@@ -161,7 +160,7 @@ def run_config(
 
 
 def _started(run: Run, out: str | Path | None, callbacks: Sequence[Callback], progress: bool | None) -> RunResult:
-    _warn(run.notes)
+    warn(run.notes)
     warner = Warner()
     result = lifecycle.start(run, None if out is None else Path(out), [warner, *run_bar(progress), *callbacks])
     return replace(result, happened=tuple(warner.told))
@@ -265,27 +264,6 @@ def replay(
         Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
         other_numerics=other_numerics,
     )  # fmt: skip
-
-
-class Warner(Callback):
-    """Tells of clients that were skipped and workers that were lost or may hang, as Python warns."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def on_failure(self, failure: Failure) -> None:
-        """What happened, and why."""
-        self.told.append(in_words(failure))
-        _warn(self.told[-1:])
-
-
-def _warn(notes: Sequence[str]) -> None:
-    """What the person should know, as warnings at the line that called fedgsp."""
-    for note in notes:
-        level, frame = 1, inspect.currentframe()
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedgsp":
-            level, frame = level + 1, frame.f_back
-        warnings.warn(note, RunWarning, stacklevel=level)
 
 
 def _builder(

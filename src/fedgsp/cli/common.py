@@ -42,6 +42,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else."
 Report = Annotated[bool, typer.Option("--report", help="Write a report page when the run ends.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")]
 TensorBoardFolder = Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")]
+WandBProject = Annotated[
+    str | None, typer.Option("--wandb", help="Also log to this project of Weights & Biases; WANDB_MODE=offline sends nothing.")
+]
 MLflowAddress = Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")]
 
 
