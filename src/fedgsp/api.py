@@ -18,12 +18,12 @@ from fedgsp.methods import named
 from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle, overlay
 from fedgsp.run.build import IN_MEMORY, RunBuilder
-from fedgsp.run.callbacks import Callback
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.warner import Warner, warn
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
+    from fedgsp.run.callbacks import Callback
     from fedgsp.run.replay import Replay
     from fedgsp.run.result import RunResult
     from fedgsp.run.run import Run
