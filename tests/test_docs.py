@@ -21,7 +21,7 @@ from fedgsp.server import Models
 DOCS = Path(__file__).parents[1]
 
 
-PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models"]
+PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models", "exactness"]
 
 
 @pytest.mark.parametrize("page", [f"docs/{page}.md" for page in PAGES])
