@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from docs.site import reference
 from fedgsp.client import LocalContext
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.profiles import Profiles
@@ -19,6 +20,10 @@ from fedgsp.plan import RoundSizes
 from fedgsp.server import Models
 
 DOCS = Path(__file__).parents[1]
+
+
+def test_every_argument_of_every_public_name_is_told() -> None:
+    assert reference.undocumented() == {}
 
 
 PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models", "exactness"]
