@@ -28,6 +28,7 @@ subprocess.run([*command, "--method", "cwt", "--model", "linear", "--rounds", "3
 
 (run,) = (folder / "fed" / "runs").iterdir()
 reader = fedgsp.RunReader(run)
-for line in reader.read():
+reader.read()
+for line in reader.history:
     print(f"round {line['round']}: {line['clients']} hospitals, accuracy {line['accuracy']:.3f}")
 print("the run over Flower is", reader.status)
