@@ -287,6 +287,8 @@ class SiteRegistry:
                 return f"the site '{name}' asks for the number {number}, which is that of '{taken[number]}'"
         elif 0 <= wanted != number:
             return f"the site '{name}' asks for the number {wanted}, and has been {number} in this run"
+        if any(other != number for other, at in self._nodes.items() if at == node):  # else it would count twice
+            return f"the site '{name}' has another name on the same node"
         self._numbers[name] = number
         self._nodes[number] = node
         admitted = replace(member, number=number)
