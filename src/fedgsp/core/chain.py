@@ -54,12 +54,17 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who trains with whom in one round: the sampled groups as chains, and how many groups they were drawn from."""
+    """Who trains with whom in one round: the sampled groups as chains, and how many groups they were drawn from.
+
+    `share` is the probability with which each group was drawn, whatever became of the others (then there may be no chain at
+    all); None: a number of them was drawn.
+    """
 
     round: int
     chains: tuple[Chain, ...]
     groups: int
     left_out: int = 0  # clients that belong to no group this round
+    share: float | None = None
 
     @property
     def clients(self) -> tuple[int, ...]:

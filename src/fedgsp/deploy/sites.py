@@ -122,7 +122,8 @@ class SiteRegistry:
         Of sites, since a few that count for much, and do not answer, must not stop all others.
         """
         quorum = self.settings.quorum
-        if trained.samples > 0 and (
+        nobody = planned.clients == 0  # Poisson sampling may draw nobody
+        if nobody or trained.samples > 0 and (
             trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2)
         ):
             self._attempt, self._waited, self._pauses = 1, 0.0, 0
