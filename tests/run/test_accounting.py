@@ -17,6 +17,10 @@ from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import decode_method, named
 from fedgsp.plan import OneChain, Switch
+from fedgsp.report.build import read_runs
+from fedgsp.report.figures import draw_figures
+from fedgsp.report.page import build
+from fedgsp.report.payload import payload
 from fedgsp.run.accounting import ORDERS, Ledger, Ledgers, RoundCost
 from fedgsp.run.reader import read_log
 from fedgsp.server import Mean, Private, ScaffoldServer
@@ -86,6 +90,12 @@ class TestPoisson:
         assert fedgsp.replay(out, workers=0, data=tiny.federation(), model=tiny.linear).differs is None
         states = [entry["state"] for entry in result.history]
         assert len(set(states)) == 8, "noise is added in every round, whoever trains"
+        (view,) = read_runs([out])
+        assert (view.status, view.damage) == ("finished", [])
+        nobody = next(plan for plan in view.plans if not plan["chains"])
+        view.plans = [nobody, *view.plans, nobody]
+        build(payload([view]), "made")
+        draw_figures([view], tmp_path / "figures")
         cut = tmp_path / "cut"
         fedgsp.train(chosen, tiny.federation(), tiny.linear, rounds=4, workers=0, out=cut)
         again = fedgsp.resume(cut, rounds=8, workers=0, data=tiny.federation(), model=tiny.linear)
