@@ -44,7 +44,7 @@ def check_withstood(there: Deployment, result: RunResult, culprits: Sequence[int
         assert math.isfinite(entry["loss"])
         assert math.isfinite(entry["train_loss"])
     verdict = there.replay()
-    assert (verdict.differs, verdict.rounds) == (None, result.rounds)
+    assert (verdict.differs, verdict.rounds) == (None, result.rounds), verdict
 
 
 def facts_of(content: RecordDict) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
         for step in steps:
             try:
                 content = step(content)
-            except (KeyError, TypeError, AttributeError):  # the field was inside of one that is gone by now
+            except (KeyError, IndexError, TypeError, AttributeError):  # the field was inside of one that is gone by now
                 continue
         return content
 

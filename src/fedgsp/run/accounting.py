@@ -19,7 +19,7 @@ from fedgsp.core.errors import InputError, Paused
 from fedgsp.core.imports import need
 from fedgsp.door import parts_of
 from fedgsp.parts import kind_of
-from fedgsp.plan import Fixed, Grouped, OneChain, Planner, Random, Singletons, Switch
+from fedgsp.plan import Fixed, Grouped, HandOver, OneChain, Planner, Random, Singletons, Switch
 from fedgsp.server import Private
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ def _poisson(planner: Planner) -> list[bool]:
     """
     if isinstance(planner, Switch):
         return [*_poisson(planner.first), *_poisson(planner.then)]
+    if isinstance(planner, HandOver):
+        return _poisson(planner.planner)
     poisson = isinstance(planner, Grouped) and planner.poisson
     if poisson and not isinstance(planner.growth, Singletons):
         raise InputError(
@@ -228,6 +230,8 @@ def _blind(planner: Planner) -> bool:
     """Whether a planner of ours looks at nothing but the number of clients."""
     if isinstance(planner, Switch):
         return _blind(planner.first) and _blind(planner.then)
+    if isinstance(planner, HandOver):
+        return _blind(planner.planner)
     if isinstance(planner, Grouped):
         grouper = planner.grouper.grouper if isinstance(planner.grouper, Fixed) else planner.grouper
         return type(grouper) is Random

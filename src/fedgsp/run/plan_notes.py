@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedgsp.plan import ICG, Fixed, Grouped, OfLength, Singletons, WithPool
+from fedgsp.plan import ICG, Fixed, Grouped, HandOver, OfLength, Singletons, WithPool
 
 if TYPE_CHECKING:
     from fedgsp.plan import Planner, RoundSizes
@@ -32,6 +32,8 @@ def plan_notes(planner: Planner, rounds: int, clients: int) -> tuple[str, ...]:
     Returns:
         A sentence for each thing, with the option that changes it.
     """
+    if isinstance(planner, HandOver):
+        planner = planner.planner
     if isinstance(planner, WithPool):
         planner, clients = planner.planner, clients - 1
     if not isinstance(planner, Grouped) or isinstance(planner.growth, Singletons) or clients < 2:
