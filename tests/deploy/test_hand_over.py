@@ -31,10 +31,11 @@ def test_a_deployment_has_the_bits_of_a_local_run_and_replays(wire: str, tmp_pat
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_who_would_become_a_neighbour_since_others_were_skipped_is_skipped_too(least: int, tmp_path: Path) -> None:
+    """Only 3, 2, 1, 0 and its reverse are right, and 2 fails."""
     base = chains(1)
     method = replace(base, planner=HandOver(base.planner, ((0, 3), (1, 3), (0, 2)), least))
-    there = deployment(tmp_path, method, clients=4, rounds=1, settings={"quorum": 0.1})  # in the order 3, 2, 1, 0 or its reverse, as only these are right
-    there.grid.fault = lambda node, message: "raises" if node.number == 102 and message.metadata.message_type == "train" else "ok"
+    there = deployment(tmp_path, method, clients=4, rounds=1, settings={"quorum": 0.1})
+    there.grid.fault = lambda node, message: "raises" if (node.number, message.metadata.message_type) == (102, "train") else "ok"
     result = there.serve()
     assert result.status == "finished"
     causes = {event["client"]: event["cause"] for event in there.events("skipped")}
