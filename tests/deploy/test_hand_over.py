@@ -35,7 +35,9 @@ def test_who_would_become_a_neighbour_since_others_were_skipped_is_skipped_too(l
     base = chains(1)
     method = replace(base, planner=HandOver(base.planner, ((0, 3), (1, 3), (0, 2)), least))
     there = deployment(tmp_path, method, clients=4, rounds=1, settings={"quorum": 0.1})
-    there.grid.fault = lambda node, message: "raises" if (node.number, message.metadata.message_type) == (102, "train") else "ok"
+    there.grid.fault = lambda node, message: (
+        "raises" if (node.number, message.metadata.message_type) == (102, "train") else "ok"
+    )
     result = there.serve()
     assert result.status == "finished"
     causes = {event["client"]: event["cause"] for event in there.events("skipped")}

@@ -23,6 +23,7 @@ from tests.support import flower_grid, grid_deployments, hostile, tiny
 from tests.support.flower_grid import Node
 from tests.support.hostile import MEMORY_MB, check_withstood
 
+
 def scaffold() -> Method:
     """All sites, one a chain, with control variates."""
     return replace(grid_deployments.method("scaffold"), planner=Grouped(Constant(4), ICG(), kappa=1.0))

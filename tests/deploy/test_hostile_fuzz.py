@@ -1,7 +1,7 @@
 """Hostile sites, field by field: lies in every message, structured and drawn, through the real server over an in-process Grid.
 
-Four of nine sites lie in all they say. After each run: it came to its end, nobody honest was skipped, memory grew by less than a
-limit, and a replay from the honest samples has the same bits, so that nothing of the lies is in the result.
+Four of nine sites lie in all they say. After each run: it came to its end, nobody honest was skipped, memory grew by less than
+a limit, and a replay from the honest samples has the same bits, so that nothing of the lies is in the result.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class TestApart:
             def right(chains: list[tuple[int, ...]], closed: bool = closed, wrong: set[frozenset[int]] = wrong) -> bool:
                 return not any(neighbours(chain, closed) & wrong for chain in chains)
 
-            made = kept_apart(cut(tuple(clients)), [closed] * len(sizes), tuple(pairs))  # type: ignore[arg-type]
+            made = kept_apart(cut(tuple(clients)), [closed] * len(sizes), tuple(pairs))
             assert (made is not None) == any(right(cut(order)) for order in permutations(clients))
             if made is not None:
                 found += 1
@@ -102,15 +102,16 @@ class TestApart:
             HandOver(**wrong)  # type: ignore[arg-type]
 
     def test_it_is_spelled_in_a_config_file(self) -> None:
-        table = {"name": "fedgsp", "planner": {"kind": "hand-over", "apart": [[0, 3]], "least": 2, "planner": {"kind": "one-chain"}}}
-        made = decode_method(table)
+        planner = {"kind": "hand-over", "apart": [[0, 3]], "least": 2, "planner": {"kind": "one-chain"}}
+        made = decode_method({"name": "fedgsp", "planner": planner})
         assert made.planner == HandOver(OneChain(), ((0, 3),), 2)
         assert decode_method(made.encode()) == made
 
 
 class TestLeast:
     def test_a_mean_by_hand(self) -> None:
-        one, two, three = ({"w": torch.tensor([v, -torch.inf]), "n": torch.tensor(n)} for v, n in ((1.0, 3), (4.0, 6), (7.0, 9)))
+        values = ((1.0, 3), (4.0, 6), (7.0, 9))
+        one, two, three = ({"w": torch.tensor([w, -torch.inf]), "n": torch.tensor(n)} for w, n in values)
         mean = blended(blended(blended({}, one, 1), two, 2), three, 3)
         assert mean["w"].tolist() == [4.0, -float("inf")]
         assert mean["n"].item() == 5  # 3, then 4 (of 4.5), then 5 (of 5.67)

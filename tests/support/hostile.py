@@ -121,8 +121,8 @@ def opened(record: Any) -> dict[str, Array]:
 def closed(tensors: Mapping[str, Array]) -> ArrayRecord:
     """Tensors as one flat record, also such as no honest site would make.
 
-    The bytes of the next tensor begin at a multiple of eight, so a tensor that was cut by less is filled up again with zeros: to
-    be malformed it must be the last.
+    The bytes of the next tensor begin at a multiple of eight, so one that was cut by less is filled up again with zeros, and is
+    another plausible tensor: to be malformed it must be the last.
     """
     head = json.dumps([[name, one.dtype, list(one.shape)] for name, one in tensors.items()]).encode()
     data = HEAD.pack(len(head)) + head

@@ -8,9 +8,12 @@ before were trained. Whole numbers are rounded down; values that are not finite 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
-from fedgsp.core.tensors import Tensors
+if TYPE_CHECKING:
+    from fedgsp.core.tensors import Tensors
 
 
 def blended(mean: Tensors, model: Tensors, count: int) -> Tensors:

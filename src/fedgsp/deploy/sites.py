@@ -123,8 +123,9 @@ class SiteRegistry:
         """
         quorum = self.settings.quorum
         nobody = planned.clients == 0  # Poisson sampling may draw nobody
-        if nobody or trained.samples > 0 and (
-            trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2)
+        if nobody or (
+            trained.samples > 0
+            and (trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2))
         ):
             self._attempt, self._waited, self._pauses = 1, 0.0, 0
             return True

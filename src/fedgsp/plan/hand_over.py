@@ -10,8 +10,8 @@ those between them were skipped; then it is skipped as well (`transports/flower/
 `least`: as long as fewer than `least` clients of a chain have trained, the next one begins with the round's own model as well,
 and their mean, in which each counts the same, is the chain's model (`core/blend.py`). So nobody is handed a model that fewer
 than `least` clients have changed. It is FedAvg at the beginning of every chain: with `least` of a chain's length it is FedAvg,
-and what chains are good for is lost as much. It protects against one curious client; two that collude, before and after a third,
-still see what that one did.
+and what chains are good for is lost as much. It protects against one curious client; two that collude, before and after a
+third, still see what that one did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from fedgsp.core.chain import Plan
 from fedgsp.core.errors import InputError
 from fedgsp.core.params import require_whole
 from fedgsp.plan.groupers import Random
@@ -29,6 +28,7 @@ from fedgsp.plan.growth import Singletons
 from fedgsp.plan.planner import Grouped, Planner, RoundSizes
 
 if TYPE_CHECKING:
+    from fedgsp.core.chain import Plan
     from fedgsp.core.profiles import Profiles
     from fedgsp.core.seeds import Seeds
 
@@ -76,12 +76,11 @@ class HandOver(Planner):
         orders = kept_apart([chain.clients for chain in plan.chains], [chain.passes > 1 for chain in plan.chains], self.apart)
         if orders is None:
             raise InputError(
-                f"the clients that must be kept apart (planner.apart) cannot be in round {round_}: no exchange of places in its "
-                f"{len(plan.chains)} chains keeps them from being next to each other; have more or longer chains, or fewer pairs."
+                f"the clients that must be kept apart (planner.apart) cannot be in round {round_}: no exchange of places in "
+                f"its {len(plan.chains)} chains keeps them from being next to each other; have more or longer chains, or "
+                f"fewer pairs."
             )
-        chains = (
-            replace(chain, clients=clients, least=self.least) for chain, clients in zip(plan.chains, orders, strict=True)
-        )
+        chains = (replace(chain, clients=clients, least=self.least) for chain, clients in zip(plan.chains, orders, strict=True))
         return replace(plan, chains=tuple(chains), apart=frozenset(frozenset(pair) for pair in self.apart))
 
     def schedule(self, round_: int, clients: int) -> RoundSizes:

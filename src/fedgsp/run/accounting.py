@@ -143,7 +143,12 @@ class Ledgers:
             return {}
         cost = sizes(plan, attempt)
         share = {} if cost.share is None else {"share": cost.share}
-        return {"sampled": cost.sampled, "visits": cost.visits, **share, **{ledger.name: ledger.after(plan.round) for ledger in self.all}}
+        return {
+            "sampled": cost.sampled,
+            "visits": cost.visits,
+            **share,
+            **{ledger.name: ledger.after(plan.round) for ledger in self.all},
+        }
 
 
 def _cost_of(entry: Mapping[str, Any]) -> RoundCost:
@@ -152,8 +157,8 @@ def _cost_of(entry: Mapping[str, Any]) -> RoundCost:
     Raises:
         InputError: It does not, or what cannot be.
     """
-    numbers = [entry.get(name) for name in ("groups", "sampled", "visits")]
-    cost = RoundCost(*(n if type(n) is int else -1 for n in numbers), entry.get("share"))
+    groups, sampled, visits = (n if type(n) is int else -1 for n in map(entry.get, ("groups", "sampled", "visits")))
+    cost = RoundCost(groups, sampled, visits, entry.get("share"))
     share = 0.5 if cost.share is None else cost.share
     if not (0 <= cost.sampled <= cost.groups and cost.visits >= 1 and isinstance(share, (int, float)) and 0 < share <= 1):
         raise InputError(f"the journal does not say what round {entry.get('round')} cost of privacy, so nobody can go on.")
@@ -217,13 +222,14 @@ def _poisson(planner: Planner) -> list[bool]:
         return [*_poisson(planner.first), *_poisson(planner.then)]
     if isinstance(planner, HandOver):
         return _poisson(planner.planner)
-    poisson = isinstance(planner, Grouped) and planner.poisson
-    if poisson and not isinstance(planner.growth, Singletons):
+    if not (isinstance(planner, Grouped) and planner.poisson):
+        return [False]
+    if not isinstance(planner.growth, Singletons):
         raise InputError(
             "sampling = 'poisson' needs chains of one client (growth 'singletons', as fedavg has): of longer ones nobody "
             "knows what it is worth."
         )
-    return [poisson]
+    return [True]
 
 
 def _blind(planner: Planner) -> bool:

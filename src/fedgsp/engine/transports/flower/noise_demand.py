@@ -1,7 +1,7 @@
 """A site that demands noise: it trains only if the run's local rule clips and noises updates at least as it says.
 
-What a hop costs in privacy follows from the noise as a multiple of the clip, so that is what is demanded; the clip itself bounds
-how far one update of the site can move a model.
+What a hop costs in privacy follows from the noise as a multiple of the clip, so that is what is demanded; the clip itself
+bounds how far one update of the site can move a model.
 """
 
 from __future__ import annotations

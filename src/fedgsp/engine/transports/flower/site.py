@@ -122,9 +122,9 @@ def _scoring(allow: dict[str, Any], path: Path) -> dict[str, Any]:
     return {"validation": validation, **{n: _whole(allow[n], f"{path} [allow] {n}") for n in names if n in allow}}
 
 
-def _demands(privacy: dict[str, Any], path: Path) -> dict[str, float]:
+def _demands(privacy: dict[str, Any], path: Path) -> dict[str, Any]:
     """What the site demands of the noise on its updates."""
-    found = {}
+    found: dict[str, Any] = {}
     for name in ("update_noise", "update_clip"):
         if name in privacy:
             found[name] = _real(privacy[name], f"{path} [privacy] {name}")

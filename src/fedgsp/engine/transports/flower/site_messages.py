@@ -140,7 +140,9 @@ class Training(_Talk):
         carried: ChainModel = token or self.begin(index)
         station, handed = self._station(hop.client), self._handed(index, carried)
         if handed.trained and frozenset((handed.trained[-1], hop.client)) in self._plan.apart:
-            raise Refused(f"it must not be handed the model of client {handed.trained[-1]}, and those between them were skipped")
+            raise Refused(
+                f"it must not be handed the model of client {handed.trained[-1]}, and those between them were skipped"
+            )
         state = carried.client_versions.get(hop.client) or self._state.client_versions.get(hop.client)
         facts = {
             "run": self._run_spec.encode(), "round": self._plan.round, "client": hop.client, "version": station.version,
@@ -172,9 +174,7 @@ class Training(_Talk):
                 lambda name: site_checks.is_trained(name, handed[name], trained),
             )  # fmt: skip
             check_size(after, handed, "its model's", trained=trained)
-            site_checks.check_untrained(
-                after, before, trained, announced * rule.epochs_in(self._plan.round), "its model's"
-            )
+            site_checks.check_untrained(after, before, trained, announced * rule.epochs_in(self._plan.round), "its model's")
             lengths[UPDATE] = moved(before, after, trained)
             lengths[BUFFERS] = buffers_moved(before, after, trained)
             self._guard.check_alone(lengths[UPDATE], before, trained)
