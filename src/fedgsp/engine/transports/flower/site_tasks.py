@@ -27,6 +27,7 @@ from fedgsp.core.tensors import FULL, Tensors, clone
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.transports.flower.histogram import usable
+from fedgsp.engine.transports.flower.noise_demand import check_sends
 from fedgsp.engine.transports.flower.noise_key import noise_key
 from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
@@ -152,6 +153,7 @@ class _SiteWorker:
         self._secret = noise_key(site.state) if self.rule.privacy is not None else ()
         self.store = ClientStore(site.state / f"run-{self.run_spec.run}")
         self.runner = self._runner(shard)
+        check_sends(site, self.rule, self.runner.trainer.model)
         self._trained = frozenset(trained(self.runner.trainer.model))
         self._keeps = type(self.rule).initial_client_state is not SGD.initial_client_state
 
