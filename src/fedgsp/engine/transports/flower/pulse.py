@@ -2,7 +2,7 @@
 
 A SuperLink gives a node up 20 s after its last heartbeat at the earliest. It tells how long it takes each for online, and that
 moves with every heartbeat; so whoever looks can see that a heart has stopped. Only nodes that promise to beat often are judged
-by it: `fedgsp node` does, by the interval it tells, and a stock SuperNode does not.
+by it: `fedgsp node` does while it works, by the interval it tells, and a stock SuperNode never does.
 """
 
 from __future__ import annotations
