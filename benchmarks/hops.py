@@ -64,7 +64,7 @@ def main() -> None:
         while ended_run(processes.link, number) is None:
             if not before and any(event["event"] == "round" for event in events(run)):
                 before = {name: tree_cpu_seconds(pids[name]) for name in (*names, "superlink")}
-            time.sleep(0.5)
+            time.sleep(2.0)
             loads.append(os.getloadavg()[0])
         cpu = {name: tree_cpu_seconds(pids[name]) - before.get(name, 0.0) for name in (*names, "superlink")}
         memory = {name: proportional_memory(pids[name]) for name in (*names, "superlink")}

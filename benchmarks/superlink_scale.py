@@ -4,7 +4,7 @@
 
 A SuperLink with TLS and node keys, and so many light nodes on this machine: each has the Fleet connection of `fedgsp node`,
 with its intervals and heartbeats, and no app. First all are idle; then as in a run, where all together ask 30 times a second;
-last all ask as often as they can, for the number of questions at which the SuperLink has no more to give. CPU is read off /proc.
+last all ask as often as they can, for the number of questions at which the SuperLink has no more to give. CPU is off /proc.
 """
 
 from __future__ import annotations
