@@ -95,6 +95,14 @@ def _write(place: Deployment, names: tuple[str, ...], kind: str, epochs: int, po
     place.config.write_text(text.replace("\n[deploy]", f"\n[method.local]\n{lines}\n\n[deploy]", 1))
 
 
+def command_line(pid: int) -> bytes:
+    """What a process was started with."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 class Run:
     """A run's event log as it grows."""
 
@@ -149,7 +157,7 @@ class Kills:
         number = self.processes.submit(self.run.path, resume=False)
         run = self.run
         run.seconds_until(lambda: len(run.events("hop")) >= 2)
-        victim = run.victim(lambda site: self.kind == "warm" or len(tree(self.pid(f"node-{site}"))) > 1)
+        victim = run.victim(lambda site: bool(self.children(site)))
         skipped, hops = len(run.events("skipped")), len(run.events("hop"))
         began = time.monotonic()
         if name in ("server app", "superlink"):
@@ -181,11 +189,16 @@ class Kills:
         """The number of a process of the deployment."""
         return next(one.pid for one in self.processes.supervisor.running() if one.name == name)
 
+    def children(self, site: str) -> list[int]:
+        """The processes in which a site's app is called: always there at a warm node, for each message anew at a stock one."""
+        word = b"app_process" if self.kind == "warm" else b"flwr-clientapp"
+        return [pid for pid in tree(self.pid(f"node-{site}")) if word in command_line(pid)]
+
     def kill(self, name: str, victim: str) -> list[int]:
         """Let it happen to a site."""
         node = self.pid(f"node-{victim}")
         whole = tree(node)
-        chosen = {"child": whole[-1:], "node": whole[:1]}.get(name, whole)
+        chosen = {"child": self.children(victim), "node": whole[:1]}.get(name, whole)
         for pid in chosen:
             os.kill(pid, signal.SIGSTOP if name == "stopped" else signal.SIGKILL)
         return chosen
