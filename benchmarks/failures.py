@@ -207,9 +207,7 @@ class Kills:
         """Kill a process of the server and go on; seconds until the next hop."""
         run, before = self.run, time.monotonic()
         if name == "server app":
-            [app] = [
-                pid for pid in tree(self.pid("superexec")) if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes()
-            ]
+            app = next(pid for pid in tree(self.pid("superexec")) if b"flwr-serverapp" in command_line(pid))
             os.kill(app, signal.SIGKILL)
         else:
             os.kill(self.pid("superlink"), signal.SIGKILL)
