@@ -1,4 +1,4 @@
-"""What a study leaves behind: tables (CSV, Markdown), figures (PNG, SVG) and one JSON file with all of it and its origin."""
+"""What a study leaves behind: tables (CSV, Markdown), figures (PNG) and one JSON file with all of it and its origin."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Origin:
 
 
 def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool = True) -> bool:
-    """Write README.md, STUDY.json, a .csv for each table, a .png and .svg for each figure.
+    """Write README.md, STUDY.json, a .csv for each table that is kept so, a .png for each figure.
 
     Args:
         found: What to write.
@@ -89,10 +89,10 @@ def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool 
     """
     folder.mkdir(parents=True, exist_ok=True)
     shown = not draw or can_plot()
-    for table in found.tables:
+    for table in (table for table in found.tables if table.kept):
         write_whole(folder / f"{table.name}.csv", table.csv().encode())
     for picture in found.pictures if draw and shown else ():
-        draw_picture(picture, folder)
+        draw_picture(picture, folder, ("png",))
     write_whole(folder / "README.md", _page(found, origin, shown).encode())
     record = {
         "schema": SCHEMA,
@@ -131,11 +131,10 @@ def _page(found: Findings, origin: Origin, shown: bool) -> str:
     blocks = [f"# {found.title}", *found.notes]
     blocks += [table.markdown().rstrip() for table in found.tables]
     blocks += [f"![{picture.name}]({picture.name}.png)\n\n{picture.caption}" for picture in found.pictures if shown]
-    figures = ", figures as SVG" if found.pictures and shown else ""
     blocks.append(
         f"Made by `{origin.command}`; seeds {', '.join(map(str, origin.seeds)) or 'none'}; data {data['source']}, fingerprint "
         f"`{data['fingerprint']}` ({data['clients']} clients, {data['samples']} samples); fedgsp {told['fedgsp']}, torch "
-        f"{told['torch']}. Tables as CSV{figures} and everything as JSON (`{found.study}.json`, which also names the runs) are "
+        f"{told['torch']}. Tables as CSV and everything as JSON (`{found.study}.json`, which also names the runs) are "
         f"beside this page."
     )
     return "\n\n".join(blocks) + "\n"

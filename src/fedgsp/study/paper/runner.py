@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fedgsp.core.errors import InputError
 from fedgsp.method import Method
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fedgsp.data import FederatedData
     from fedgsp.run.config import RunConfig
     from fedgsp.study.history import History
+    from fedgsp.study.paper.dealing import Dealing
     from fedgsp.study.paper.presets import Preset
 
 
@@ -91,6 +93,23 @@ class PaperRunner(StudyRunner):
         """(the configuration that is tuned, the grid)."""
         grid = self.preset.grid or grid_of(self.method(name))
         return on_validation(self.config(self.method(name), replace(arm, rounds=self.preset.tune_rounds), 0)), grid
+
+    def dealt(self, dealing: Dealing) -> Self:
+        """A runner for the same samples in other hands; what it runs goes to the same store and the same page."""
+        told = self.dealing_facts(dealing)
+        if told["fingerprint"] == self.facts.fingerprint:
+            return self
+        source = f"{self.facts.source} dealt anew: {dealing.skew}, {told['clients']} clients"
+        other = copy(self)
+        other.facts = DataFacts(source, told["fingerprint"], told["clients"], told["samples"])
+        other.put_data(None if self._data is None else dealing.of(self._data))
+        return other
+
+    def dealing_facts(self, dealing: Dealing) -> dict[str, Any]:
+        """What pages say of a dealing (`Dealing.facts`): computed once, and kept with the runs."""
+        key = {"skew": dealing.skew, "clients": dealing.clients}
+        found: dict[str, Any] = self.computed("dealing", key, lambda: dealing.facts(self.data)) or dealing.facts(self.data)
+        return found
 
     def sweeps(self) -> dict[str, Any]:
         """What the grids said, for a study's facts."""
