@@ -113,8 +113,8 @@ def show(runner: PaperRunner, found: FewRuns) -> Findings:
     notes.append(
         f"By the final accuracy ({window}) on validation samples after {arm.rounds} rounds, {arm.model}, "
         f"{facts['seeds']} seed(s), mean over {', '.join(runner.preset.few_skews)}: a growth takes the place of the paper's "
-        f"if it is ahead by more than {100 * CLOSE:.0f} point(s) at equal rounds and is not behind by as much at equal serial steps. "
-        f"With one seed that is no proof; learning rates are those that tuning chose for 368 clients."
+        f"if it is ahead by more than {100 * CLOSE:.0f} point(s) at equal rounds and is not behind by as much at equal "
+        f"serial steps. With one seed that is no proof; learning rates are those that tuning chose for 368 clients."
     )
     return Findings("few-clients", TITLE, tables, [], facts, notes)
 

@@ -45,7 +45,9 @@ class Preset:
     kappas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 1.0)
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
-    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82, 0.84)
+    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82)
+    ours_skew: str = "Dirichlet(0.1)"
+    ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.78)
     skews: tuple[str, ...] = tuple(SKEWS)
     skew_clients: tuple[int, ...] = (40, 100, 368)
     skew_whole: tuple[int, ...] = (100,)
@@ -67,7 +69,7 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
-        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 60, 5, 3),
+        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 40, 5, 3),
         skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 15, 1), adaptive=Arm("small_cnn", 30, 3), tune_rounds=15,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
@@ -77,7 +79,8 @@ PRESETS: Mapping[str, Preset] = {
         rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3),
         skew=Arm("small_cnn", 2, 1), few=Arm("small_cnn", 2, 1), adaptive=Arm("small_cnn", 2, 1), tune_rounds=2,
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
-        holdout=0.15, workers=0, ours_targets=(0.1, 0.9), skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
+        holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
+        skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
         skew_whole=(10,), few_skews=("Dirichlet(1)",), few_clients=(6,),
     ),
 }  # fmt: skip

@@ -84,15 +84,19 @@ class PaperRunner(StudyRunner):
 
     def tuned(self, name: str, arm: Arm) -> Tuned:
         """The method with the best values of its grid, chosen on validation samples with seed 0."""
-        config, grid = self.tuning(name, arm)
-        found = evaluate_grid(config, grid, self._runs_of(name))
-        self.tunings[name] = found
-        return Tuned(found.best.point.method, found.best.point.label)
+        method = self.method(name)
+        return self.best_of(name, method, grid_of(method), arm)
 
-    def tuning(self, name: str, arm: Arm) -> tuple[RunConfig, Sequence[str]]:
-        """(the configuration that is tuned, the grid)."""
-        grid = self.preset.grid or grid_of(self.method(name))
-        return on_validation(self.config(self.method(name), replace(arm, rounds=self.preset.tune_rounds), 0)), grid
+    def best_of(self, name: str, method: Method, grid: Sequence[str], arm: Arm) -> Tuned:
+        """A method of any kind with the best values of a grid; a preset with a grid of its own has that for all."""
+        config = on_validation(self.config(method, replace(arm, rounds=self.preset.tune_rounds), 0))
+        found = evaluate_grid(config, self.preset.grid or grid, self._runs_of(name))
+        self.tunings[name] = found
+        return self.chosen(found, config)
+
+    def chosen(self, found: Tuning, config: RunConfig) -> Tuned:
+        """What a grid chose."""
+        return Tuned(found.best.point.method, found.best.point.label)
 
     def dealt(self, dealing: Dealing) -> Self:
         """A runner for the same samples in other hands; what it runs goes to the same store and the same page."""
