@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TITLE = "Methods of our own against tuned FedGSP"
 THRIFTY = 0.1
-LESS = f" at kappa {THRIFTY}"
+LESS = f"@kappa={THRIFTY}"
 OURS = ("fedgsp-capped", "chains-then-adam")
 OWN_ROWS = ("fedgsp-capped", f"fedgsp-capped{LESS}", "chains-then-adam")
 RIVALS = ("fedgsp", f"fedgsp{LESS}")
