@@ -10,6 +10,7 @@ from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.findings import Findings
 from fedgsp.study.paper import (
     adaptive,
+    advice,
     cost_to_target,
     cpd,
     curves,
@@ -53,6 +54,7 @@ STUDIES: Mapping[str, Study] = {
     "fleets": Study(fleets.TITLE, fleets.gather, fleets.show, of_paper=False),
     "ours": Study(ours.TITLE, ours.gather, ours.show, of_paper=False),
     "skew": Study(skew.TITLE, skew.gather, skew.show, of_paper=False),
+    "advice": Study(advice.TITLE, advice.gather, advice.show, of_paper=False),
     "few-clients": Study(few_clients.TITLE, few_clients.gather, few_clients.show, of_paper=False),
     "adaptive": Study(adaptive.TITLE, adaptive.gather, adaptive.show, of_paper=False),
 }
