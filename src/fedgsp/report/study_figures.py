@@ -114,9 +114,9 @@ class HeatMap:
         if not np.isnan(grid).all():
             from matplotlib.patches import Rectangle
 
-            best = [np.unravel_index(np.nanargmin(grid), grid.shape)]
+            best = [divmod(int(np.nanargmin(grid)), grid.shape[1])]
             if self.most:
-                best = [(np.nanargmax(column), j) for j, column in enumerate(grid.T) if not np.isnan(column).all()]
+                best = [(int(np.nanargmax(column)), j) for j, column in enumerate(grid.T) if not np.isnan(column).all()]
             for i, j in best:
                 axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
         axes.set_xticks(range(len(self.columns)), self.columns)

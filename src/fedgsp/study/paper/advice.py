@@ -98,8 +98,8 @@ def show(runner: PaperRunner, found: SkewRuns) -> Findings:
     right = sum(cell.verdict == WELL for cell in sure)
     note = (
         f"Of {len(cells)} cells (data times fleet) the choice was within 15 % of the soonest in {counts[WELL]} "
-        f"({share:.0f} %); in {counts[SAID]} it was not, but the advice had said that it is not sure; in {counts[BADLY]} it was "
-        f"not and had no doubt. Where it had no doubt it was right in {right} of {len(sure)}. One seed; the candidates are "
+        f"({share:.0f} %); in {counts[SAID]} it was not, but the advice had said that it is not sure; in {counts[BADLY]} it "
+        f"was not and had no doubt. Where it had no doubt it was right in {right} of {len(sure)}. One seed; the candidates are "
         f"{', '.join(NAMES.values())}."
     )
     return Findings("advice", TITLE, [table], [], facts, [note])
@@ -117,7 +117,7 @@ def _cells(data: str, runs: Mapping[str, Sequence[Trace]]) -> list[Cell]:
     cells = []
     for fleet in FLEETS:
         estimates = sorted(
-            (one for name, trace in known.items() if (one := _expected(name, trace, target, fleet)) is not None),
+            (told for name, trace in known.items() if (told := _expected(name, trace, target, fleet)) is not None),
             key=lambda one: (one.seconds, one.name),
         )
         best = min(there, key=lambda name: there[name].seconds[fleet])

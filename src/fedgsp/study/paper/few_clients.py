@@ -76,7 +76,7 @@ def gather(runner: PaperRunner) -> FewRuns:
 
 
 def _growths(base: Method, clients: int, rounds: int) -> dict[str, Method]:
-    found = {}
+    found: dict[str, Method] = {}
     for name, growth in GROWTHS.items():
         for ending, grouper in (("", ICG()), (DEALT, ICG(leftovers="deal"))):
             assert isinstance(base.planner, Grouped)
