@@ -18,6 +18,7 @@ from fedgsp.run.files import write_whole
 from fedgsp.study.findings import read_findings, write_findings
 from fedgsp.study.paper.catalog import STUDIES
 from fedgsp.study.paper.claims import CLAIMS, Claim
+from fedgsp.study.paper.first_screen import first_screen
 from fedgsp.study.paper.presets import asked_preset
 from fedgsp.study.paper.runner import PaperRunner
 from fedgsp.study.paper.verdicts import Verdict
@@ -98,7 +99,11 @@ def _checked(claim: Claim, found: Mapping[str, Any]) -> list[Verdict]:
 
 def _side_by_side(verdicts: Mapping[str, list[Verdict]], found: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     lines = [
-        "# Results: the paper's numbers and ours",
+        "# Results",
+        "",
+        *first_screen(found),
+        "",
+        "## The paper's numbers and ours",
         "",
         "Made by `fedgsp study report` from the runs in `units.parquet`. [claims.md](claims.md) has a verdict on every claim."
         + (STAND_IN if any("small_cnn" in one.scope for several in verdicts.values() for one in several) else ""),
