@@ -67,7 +67,7 @@ def gather(runner: PaperRunner) -> FewRuns:
             here = runner.dealt(dealing := Dealing(skew, count))
             found.runs[dealing] = {
                 name: [
-                    here.trace(name, on_validation(here.config(replace(method, name=name), preset.few, seed)))
+                    here.trace(f"tuning {name}", on_validation(here.config(replace(method, name=name), preset.few, seed)))
                     for seed in here.seeds(preset.few)
                 ]
                 for name, method in settings.items()
