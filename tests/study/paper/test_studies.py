@@ -341,7 +341,7 @@ class TestSkew:
         told = everything.found["skew"].facts["dealings"]
         assert told["own clients, 10"]["fingerprint"] == data.fingerprint
         assert told["Dirichlet(0.1), 10"]["label_skew"] > told["own clients, 10"]["label_skew"]
-        with pytest.raises(InputError, match="did you mean 'i.i.d.'"):
+        with pytest.raises(InputError, match=r"did you mean 'i\.i\.d\.'"):
             Dealing("iid", 4)
 
     def test_nobody_has_spent_more_than_the_thriftiest(self, everything: Everything) -> None:
