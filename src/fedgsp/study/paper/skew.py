@@ -34,7 +34,7 @@ GROUPERS: Mapping[str, Grouper] = {"random": Random(), "ICG": ICG(), "Balanced":
 SINGLE = ("fedavg", "fedadam", "chains-then-adam")
 STATIC, STP, OURS = "static", "STP", "capped"
 KINDS = (STATIC, STP, OURS)
-EVERYWHERE = (*SINGLE, "ICG static", "random STP", "ICG STP", "Balanced STP", "ICG capped")
+EVERYWHERE = (*SINGLE, "ICG static", "ICG STP", "ICG capped")
 """What is run with every number of clients; the other combinations only where the preset says so."""
 BUDGETS = {"round": "rounds", "serial_steps_total": "serial steps", "bytes_total": "bytes"}
 
