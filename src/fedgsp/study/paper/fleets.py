@@ -99,7 +99,7 @@ def _table(name: str, runs: RunsOf, arm: Arm, target: float) -> tuple[Table, Poi
          *(Column(f"s on {fleet}", number(1)) for fleet in FLEETS), Column(FRONT)), rows,
         "Means over seeds; - where a seed did not get there. On a fleet's front: no other method is both sooner there and "
         "cheaper in bytes. The target is the whole per cent that tuned FedAvg has at its end. Ours have their presets "
-        f"and the rounds of the second table.",
+        "and the rounds of the second table.",
         kept=name == "fleets",
     )  # fmt: skip
     return table, points, facts
