@@ -63,8 +63,8 @@ class Dealing:
         made = partition((data.features[rows], data.labels[rows]), make(self.clients), classes=data.classes)
         return replace(made, divisor=data.divisor, class_names=data.class_names)
 
-    def facts(self, data: FederatedData) -> dict[str, Any]:
-        """What pages say of it: fingerprint, sizes, and its place between i.i.d. (0) and one class a client (100)."""
-        made = self.of(data)
-        skew = 100 * float(scale(class_counts(made)).place)
-        return {"fingerprint": made.fingerprint, "clients": len(made), "samples": made.samples, "label_skew": skew}
+
+def facts_of(data: FederatedData, *, skew: bool = True) -> dict[str, Any]:
+    """What pages say of a federation: fingerprint, sizes, and its place between i.i.d. (0) and one class a client (100)."""
+    told = {"fingerprint": data.fingerprint, "clients": len(data), "samples": data.samples}
+    return told | {"label_skew": 100 * float(scale(class_counts(data)).place)} if skew else told

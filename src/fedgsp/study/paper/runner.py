@@ -13,6 +13,7 @@ from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
 from fedgsp.study.grids import grid_of
+from fedgsp.study.paper.dealing import facts_of
 from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
 from fedgsp.study.tune import RunPoint, Tuning, evaluate_grid, on_validation
 
@@ -66,6 +67,7 @@ class PaperRunner(StudyRunner):
         super().__init__(data, facts, out, workers=preset.workers if workers is None else workers, **options)
         self.preset, self.methods = preset, tuple(methods)
         self.tunings: dict[str, Tuning] = {}
+        self._dealings: dict[Dealing, FederatedData] = {}
 
     def method(self, name: str) -> Method:
         """A named method with the preset's values in place."""
@@ -106,14 +108,19 @@ class PaperRunner(StudyRunner):
         source = f"{self.facts.source} dealt anew: {dealing.skew}, {told['clients']} clients"
         other = copy(self)
         other.facts = DataFacts(source, told["fingerprint"], told["clients"], told["samples"])
-        other.put_data(None if self._data is None else dealing.of(self._data))
+        other.put_data(None if self._data is None else self._hands(dealing))
         return other
 
     def dealing_facts(self, dealing: Dealing) -> dict[str, Any]:
         """What pages say of a dealing (`Dealing.facts`): computed once, and kept with the runs."""
         key = {"skew": dealing.skew, "clients": dealing.clients}
-        found: dict[str, Any] = self.computed("dealing", key, lambda: dealing.facts(self.data)) or dealing.facts(self.data)
+        found: dict[str, Any] = self.computed("dealing", key, lambda: facts_of(self._hands(dealing)))
         return found
+
+    def _hands(self, dealing: Dealing) -> FederatedData:
+        if dealing not in self._dealings:
+            self._dealings[dealing] = dealing.of(self.data)
+        return self._dealings[dealing]
 
     def sweeps(self) -> dict[str, Any]:
         """What the grids said, for a study's facts."""
