@@ -378,4 +378,4 @@ def test_the_moments_of_a_warm_start_are_fresh(everything: Everything) -> None:
 def test_the_advice_is_held_against_what_came(everything: Everything) -> None:
     facts = everything.found["advice"].facts
     assert sum(facts["counts"].values()) == facts["cells"]
-    assert set(everything.runners["advice"].used) == set(everything.runners["skew"].used)
+    assert set(everything.runners["advice"].used) >= set(everything.runners["skew"].used)

@@ -39,12 +39,12 @@ class FleetRuns:
     every: RunsOf
 
 
-def gather(runner: PaperRunner) -> FleetRuns:
+def gather(runner: PaperRunner, *, every: bool = True) -> FleetRuns:
     """The tuned runs of the table's methods, or of those that are asked for, and ours; then those of every method."""
     preset = runner.preset
     main = _runs(runner, runner.methods or ("fedavg", *RIVALS, "fedgsp", *OURS), preset.table)
     others = [name for name, row in METHODS.items() if row.make().yields == "one"]
-    return FleetRuns(main, {} if runner.methods else _runs(runner, others, preset.rivals))
+    return FleetRuns(main, _runs(runner, others, preset.rivals) if every and not runner.methods else {})
 
 
 def _runs(runner: PaperRunner, names: Sequence[str], arm: Arm) -> RunsOf:
