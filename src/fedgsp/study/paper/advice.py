@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.cost import FLEETS
@@ -112,8 +111,8 @@ def show(runner: PaperRunner, found: AdviceRuns) -> Findings:
         "advice", "What a pilot would have advised",
         (Column("data"), Column("fleet"), Column("target %", percent), Column("advised"), Column("soonest in hindsight"),
          Column("its time over the soonest's", number(2)), Column("sure"), Column("verdict")), rows,
-        f"The pilot: the first {100 * PILOT:.0f} % of a run's rounds, {LONGEST} at most, on test samples (`fedgsp advise` looks "
-        f"at validation samples). The target is the whole per cent that the middle one of the methods has at its end. - : never.",
+        f"The pilot: the first {100 * PILOT:.0f} % of a run's rounds, {LONGEST} at most, on test samples (`fedgsp advise` "
+        f"looks at validation samples). The target is the whole per cent that the weakest of the methods has at its end.",
     )  # fmt: skip
     share = 100 * counts[WELL] / max(1, len(cells))
     sure = [cell for cell in cells if cell.sure]
@@ -132,7 +131,7 @@ def _cells(data: str, runs: Mapping[str, Trace]) -> list[Cell]:
     known = {name: trace for name, trace in runs.items() if not trace.diverged}
     if len(known) < 2:
         return []
-    target = floor(100 * median(final(trace.history, "accuracy") for trace in known.values())) / 100
+    target = floor(100 * min(final(trace.history, "accuracy") for trace in known.values())) / 100
     there = {name: one for name, trace in known.items() if (one := reached(trace, target)) is not None}
     if len(there) < 2:
         return []
