@@ -32,7 +32,7 @@ PRINTED, WARM = "as printed", "warm: a plain mean in round 1, fresh moments"
 KEPT = "a plain mean in round 1, moments kept"
 VARIANTS = (PRINTED, WARM, KEPT, "warm, averaged models", f"beta1 {LESS}, warm, averaged models")
 METHODS: Mapping[str, Sequence[str]] = {"fedadam": VARIANTS, "fedyogi": (PRINTED, WARM)}
-LOGGED = (1, 2, 3, 5, 10)
+LOGGED = (1, 2, 3, 5)
 """Rounds after which the moments are looked at."""
 
 

@@ -53,7 +53,7 @@ def _runs(runner: PaperRunner, names: Sequence[str], arm: Arm) -> RunsOf:
         if name in OURS:
             method = named(name)
             method = replace(method, local=replace(method.local, batch_size=runner.preset.batch_size))
-            short = replace(arm, rounds=min(arm.rounds, runner.preset.rivals.rounds))
+            short = replace(arm, rounds=min(arm.rounds, runner.preset.ours.rounds))
             found[name] = runner.traces(name, method, short)
         else:
             found[name] = runner.traces(f"{name} tuned", runner.tuned(name, arm).method, arm)
@@ -99,7 +99,7 @@ def _table(name: str, runs: RunsOf, arm: Arm, target: float) -> tuple[Table, Poi
          *(Column(f"s on {fleet}", number(1)) for fleet in FLEETS), Column(FRONT)), rows,
         "Means over seeds; - where a seed did not get there. On a fleet's front: no other method is both sooner there and "
         "cheaper in bytes. The target is the whole per cent that tuned FedAvg has at its end. Ours have their presets "
-        "and the rounds of the second table.",
+        "and fewer rounds.",
         kept=name == "fleets",
     )  # fmt: skip
     return table, points, facts

@@ -69,8 +69,8 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
-        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 30, 5, 3),
-        skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 25, 3), tune_rounds=15,
+        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
+        skew=Arm("small_cnn", 8, 1), few=Arm("small_cnn", 8, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
