@@ -80,7 +80,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("fedgsp-capped", None, None, 7.0),
     Candidate("chains-then-adam", None, None, 11.5),
 )
-"""small_cnn. The first five: means of the tuned runs in results/table, three seeds. Ours: the runs in results/ours."""
+"""small_cnn, three seeds: results/fleets."""
 
 
 @dataclass(frozen=True)

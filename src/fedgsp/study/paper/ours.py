@@ -1,8 +1,8 @@
 """`study ours`: the package's own methods against FedGSP, all tuned with the same budget, on fresh seeds.
 
-Every method has the same three learning rates to choose from, on validation samples (seed 0). FedGSP and `fedgsp-capped` stand here twice, with the
-paper's kappa and with a third of it, since a rival that moves fewer bytes only because it trains fewer clients proves nothing.
-The seeds chose nothing. A share of the clients never trains; each figure is given for test samples and for these clients. The
+Every method has the same three learning rates to choose from, on validation samples (seed 0). FedGSP and `fedgsp-capped` stand
+here twice, with the paper's kappa and with a third of it: fewer bytes because fewer clients train is a saving that FedGSP can
+have, too. The seeds chose nothing. A share of the clients never trains; each figure is given for test samples and for these clients. The
 same settings are then run on the same samples dealt with label skew, where nothing was tuned.
 """
 
@@ -154,9 +154,9 @@ def _tables(runner: PaperRunner, found: OwnRuns, rows: Sequence[Any], ends: Sequ
     end = Table(
         "ours-final", f"After {arm.rounds} rounds",
         (Column("data"), Column("method"), Column("accuracy %", percent), Column("seeds"), Column("chosen")), ends,
-        f"Final figures: {window}. Every method: the best of three learning rates on validation samples of the data's own clients "
-        f"({preset.tune_rounds} rounds, seed 0; held-out clients not left out there). The form of our methods (the cap, how "
-        f"long the start is) came out of some hundred earlier validation runs with seed 0, which rivals did not have. On "
+        f"Final figures: {window}. Every method: the best of three learning rates on validation samples of the data's own "
+        f"clients ({preset.tune_rounds} rounds, seed 0; held-out clients not left out there). The form of our methods (the cap, "
+        f"how long the start is) came out of some hundred earlier validation runs with seed 0, which rivals did not have. On "
         f"{preset.ours_skew} nothing was tuned.", kept=False,
     )  # fmt: skip
     return [against, until, end]
