@@ -2,8 +2,8 @@
 
 Every method has the same three learning rates to choose from, on validation samples (seed 0). FedGSP and `fedgsp-capped` stand
 here twice, with the paper's kappa and with a third of it: fewer bytes because fewer clients train is a saving that FedGSP can
-have, too. The seeds chose nothing. A share of the clients never trains; each figure is given for test samples and for these clients. The
-same settings are then run on the same samples dealt with label skew, where nothing was tuned.
+have, too. The seeds chose nothing. A share of the clients never trains; each figure is given for test samples and for these
+clients. The same settings are then run on the same samples dealt with label skew, where nothing was tuned.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def _tables(runner: PaperRunner, found: OwnRuns, rows: Sequence[Any], ends: Sequ
         "ours-final", f"After {arm.rounds} rounds",
         (Column("data"), Column("method"), Column("accuracy %", percent), Column("seeds"), Column("chosen")), ends,
         f"Final figures: {window}. Every method: the best of three learning rates on validation samples of the data's own "
-        f"clients ({preset.tune_rounds} rounds, seed 0; held-out clients not left out there). The form of our methods (the cap, "
-        f"how long the start is) came out of some hundred earlier validation runs with seed 0, which rivals did not have. On "
+        f"clients ({preset.tune_rounds} rounds, seed 0; held-out clients not left out there). The form of ours (the cap, how "
+        f"long the start is) came out of some hundred earlier validation runs with seed 0, which rivals did not have. On "
         f"{preset.ours_skew} nothing was tuned.", kept=False,
     )  # fmt: skip
     return [against, until, end]
