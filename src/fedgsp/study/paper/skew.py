@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.methods import named
-from fedgsp.plan import ICG, Balanced, Constant, Fixed, Grouped, Log, Random
+from fedgsp.plan import ICG, Balanced, Constant, Fixed, Grouped, Log, Random, Switch
 from fedgsp.report.study_figures import HeatMap, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
@@ -25,7 +25,7 @@ from fedgsp.study.targets import window_of
 
 if TYPE_CHECKING:
     from fedgsp.method import Method
-    from fedgsp.plan import Grouper
+    from fedgsp.plan import Grouper, Planner
     from fedgsp.study.paper.runner import PaperRunner
     from fedgsp.study.units import Trace
 
@@ -85,7 +85,7 @@ def _methods(runner: PaperRunner, names: Sequence[str]) -> tuple[dict[str, Metho
             settings[name] = "its preset"
         else:
             grouper, kind = name.split()
-            how, kappa = GROUPERS[grouper], preset.kappa_default
+            how, kappa = GROUPERS[grouper], preset.skew_kappa
             base = chosen["naive-gsp-icg" if kind == STATIC else "fedgsp"]
             planner = (
                 Grouped(Constant(preset.beta), Fixed(how), kappa)
@@ -97,7 +97,17 @@ def _methods(runner: PaperRunner, names: Sequence[str]) -> tuple[dict[str, Metho
             server = capped.server if kind == OURS else base.method.server
             found[name] = replace(base.method, planner=planner, local=local, server=server)
             settings[name] = "its preset" if kind == OURS else base.label
-    return found, settings
+    return {
+        name: replace(method, planner=_thrifty(method.planner, preset.skew_kappa)) for name, method in found.items()
+    }, settings
+
+
+def _thrifty(planner: Planner, kappa: float) -> Planner:
+    """The same plan with another share of groups."""
+    if isinstance(planner, Switch):
+        return replace(planner, then=_thrifty(planner.then, kappa))
+    assert isinstance(planner, Grouped)
+    return replace(planner, kappa=kappa)
 
 
 def show(runner: PaperRunner, found: SkewRuns) -> Findings:
@@ -200,8 +210,8 @@ def _notes(runner: PaperRunner, found: SkewRuns, dealings: Sequence[Dealing], fa
     return [
         f"{arm.model}, {arm.rounds} rounds, final figures ({window}), {noise}. Columns: how the samples are dealt, and to how "
         f"many clients; {skewed} (label skew: 0 is what random shares have, 100 is one class a client). Settings were tuned on "
-        f"validation samples of the data as it is and carried over; nothing was tuned for a dealing, and the growth is the "
-        f"paper's Log(2, {preset.beta}) whatever the number of clients.{left}",
+        f"validation samples of the data as it is and carried over; nothing was tuned for a dealing, the growth is the "
+        f"paper's Log(2, {preset.beta}) whatever the number of clients, and kappa is {preset.skew_kappa:g}.{left}",
         "How often each has the highest accuracy: "
         + "; ".join(f"at equal {words}: {counts}" for words, counts in wins.items()) + ".",
         *_grouping(found, dealings),
