@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedgsp.core.errors import Said
-from fedgsp.plan import ICG, Fixed, Grouped, OfLength, Singletons, WithPool
+from fedgsp.plan import ICG, Fixed, Grouped, HandOver, OfLength, Singletons, WithPool
 
 if TYPE_CHECKING:
     from fedgsp.plan import Planner, RoundSizes
@@ -35,6 +35,8 @@ def plan_notes(planner: Planner, rounds: int, clients: int) -> tuple[str, ...]:
     Returns:
         A sentence for each thing, with the option that changes it.
     """
+    if isinstance(planner, HandOver):
+        planner = planner.planner
     if isinstance(planner, WithPool):
         planner, clients = planner.planner, clients - 1
     if not isinstance(planner, Grouped) or isinstance(planner.growth, Singletons) or clients < 2:

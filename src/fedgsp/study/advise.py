@@ -86,7 +86,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("fedgsp-capped", None, None, 7.0),
     Candidate("chains-then-adam", None, None, 11.5),
 )
-"""small_cnn. The first five: means of the tuned runs in results/table, three seeds. Ours: the runs in results/ours."""
+"""small_cnn, three seeds: results/fleets."""
 
 
 @dataclass(frozen=True)
@@ -308,6 +308,16 @@ def _doubts(found: Estimates, clients: int, skew: float, piloted: bool) -> list[
             doubts.append(f"there {KNOWN_CLIENTS} clients train, here {clients}, so chains are of another length")
         if skew > KNOWN_SKEW:
             doubts.append(f"your label skew is {skew:.0f} of 100, there it is 0")
+    return doubts + doubts_of(found)
+
+
+def doubts_of(found: Sequence[Estimated]) -> list[str]:
+    """Why the first of some estimates may not be the best: it is far from what was measured, or others are as near.
+
+    Args:
+        found: The estimates, the soonest first.
+    """
+    doubts = []
     if found[0].far > 1.5:
         doubts.append(f"{found[0].name} did not reach the target in the pilot: {found[0].basis}")
     near = [one.name for one in found[1:] if one.seconds <= CLOSE * found[0].seconds]

@@ -69,7 +69,16 @@ class PointResult:
 
 @dataclass(frozen=True, repr=False)
 class Tuning:
-    """A finished sweep: outcomes in the order of the grid, and the best of them."""
+    """A finished sweep: outcomes in the order of the grid, and the best of them.
+
+    Args:
+        axes: What was varied, with its values.
+        outcomes: The points of the grid with their scores.
+        score: Name of the score.
+        seeds: Seeds of each point.
+        yields: What the method yields: one model, several, none or personalised ones.
+        rounds: Rounds whose evaluations are averaged.
+    """
 
     axes: tuple[Axis, ...]
     outcomes: tuple[PointResult, ...]
