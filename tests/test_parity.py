@@ -83,6 +83,10 @@ class TestCompare:
         assert beside.scores["fedavg"][0] == trained().score
         assert beside.scores["clipped"][0] == held.score
 
+    def test_the_same_run_kept_and_in_memory_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(fedgsp.InputError, match="repeats another of the runs"):
+            fedgsp.compare(trained(out=tmp_path / "run"), trained())
+
     def test_a_run_on_other_data_is_refused_beside_a_method(self) -> None:
         other = fedgsp.train("fedavg", tiny.federation(seed=3), tiny.linear, rounds=1, workers=0)
         with pytest.raises(fedgsp.InputError, match="was not run on the data of this comparison"):
