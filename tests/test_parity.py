@@ -235,6 +235,16 @@ def test_a_config_file_is_run_with_entries_changed(tmp_path: Path) -> None:
         fedgsp.run(file, sets={"nowhere.lr": 1})
 
 
+def test_a_method_of_a_module_or_a_file_is_trained_by_its_name(tmp_path: Path) -> None:
+    from fedgsp.cli.options import build_config
+
+    mine = trained("tests.test_parity:METHOD", lr=None)
+    assert mine.state.digest() == trained(METHOD, lr=None).state.digest()
+    assert build_config(None, {"method": "tests.test_parity:METHOD"}).method == METHOD
+    (tmp_path / "mine.toml").write_text('[method]\nname = "fedavg"\n')
+    assert trained(tmp_path / "mine.toml").state.digest() == trained().state.digest()
+
+
 def test_a_sweep_compares_a_method_with_itself_on_test_samples() -> None:
     found = fedgsp.sweep("fedavg", {"lr": [0.001, 0.3]}, data=DATA, model=tiny.linear, rounds=2, seeds=1, workers=0)
     assert list(found.scores) == ["lr=0.001", "lr=0.3"]

@@ -14,12 +14,12 @@ from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
-from fedgsp.methods import named
 from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle, overlay
 from fedgsp.run.build import IN_MEMORY, RunBuilder
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.warner import Warner, warn
+from fedgsp.study.entries import read_method
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
@@ -32,7 +32,7 @@ Model = str | Callable[..., nn.Module] | nn.Module
 
 
 def train(
-    method: str | Method = "fedgsp",
+    method: str | Path | Method = "fedgsp",
     data: str | FederatedData = DataSection.source,
     model: Model = ModelSection.name,
     *,
@@ -63,7 +63,8 @@ def train(
     Defaults are those of the command line and of a configuration file: `fedgsp.run.config` has the table.
 
     Args:
-        method: A name (see `fedgsp.METHODS`) or a `Method` built from parts.
+        method: A name (see `fedgsp.METHODS`), a `Method` built from parts, `package.module:METHOD`, or a config file, whose
+            [method] counts (`fedgsp.run` takes all of it).
         data: A source text, such as "glyphs:clients=100", or a `FederatedData`.
         model: A name, a callable that returns a module, or a module, whose weights are then the start.
         rounds: Number of rounds.
@@ -101,7 +102,8 @@ def train(
         >>> result.rounds
         1
     """
-    chosen = _with_local(_checked(named(method) if isinstance(method, str) else method), lr, batch_size, epochs)
+    given = read_method(method)[1] if isinstance(method, (str, Path)) else _checked(method)
+    chosen = _with_local(given, lr, batch_size, epochs)
     config = RunConfig(
         run=RunSection(rounds, seed, workers, device, eval_every, target_accuracy, stop_at_target, holdout_clients, fast=fast),
         data=DataSection(_source_of(data), data_seed, None, validation),

@@ -8,7 +8,9 @@ from typing import Annotated, overload
 import typer
 
 RunDirectoryArgument = Annotated[Path, typer.Argument(help="Run directory.")]
-MethodName = Annotated[str | None, typer.Option(help="Method, such as fedgsp or fedavg. See `fedgsp methods`.")]
+MethodName = Annotated[
+    str | None, typer.Option(help="Method, such as fedgsp or fedavg (`fedgsp methods`), or package.module:METHOD.")
+]
 DataSource = Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")]
 ModelName = Annotated[str | None, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds.")]
