@@ -78,6 +78,7 @@ class Tuning:
         seeds: Seeds of each point.
         yields: What the method yields: one model, several, none or personalised ones.
         rounds: Rounds whose evaluations are averaged.
+        driver: Who chose the points, and how.
     """
 
     axes: tuple[Axis, ...]
