@@ -107,7 +107,7 @@ class Optuna:
         import optuna
 
         sampler = copy.deepcopy(self.sampler) or optuna.samplers.TPESampler(seed=self.seed)
-        warm_up = max(1, rounds // WARM_UP)
+        warm_up = 1 + max(1, rounds // WARM_UP)  # the first step that may be the last
         usual = optuna.pruners.MedianPruner(n_startup_trials=MEDIAN_OF, n_warmup_steps=warm_up)
         pruner = (copy.deepcopy(self.pruner) or usual) if self.prune else optuna.pruners.NopPruner()
         return optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
