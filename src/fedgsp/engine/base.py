@@ -22,7 +22,7 @@ from fedgsp.engine.messages import Listener, NotEvaluated
 from fedgsp.evaluate.forward import SampleScores
 from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
-from fedgsp.models.state import frozen_names
+from fedgsp.models.state import frozen_names, frozen_tensors
 from fedgsp.models.task import Task
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ class WorkerSetup:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seeds.init())
             return self.wrap_model(self.model.build())
+
+    def frozen_base(self) -> Tensors:
+        """What of the model is frozen, and so does not travel; nothing where all of it is trained."""
+        with torch.random.fork_rng(devices=[]):
+            return frozen_tensors(self.fresh_model())
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
         """What the rule adds to a model for this data."""

@@ -81,6 +81,7 @@ class Grouping:
     names: Sequence[str] = ()
     counts: Counts | None = None
     seed: int = 0
+    class_names: Sequence[str] = ()
 
     @property
     def assignment(self) -> dict[str, int]:
@@ -162,7 +163,8 @@ def form_groups(table: ClientTable, wish: Wish) -> Grouping:
         GroupFigures.of(c) for c in (table.counts, *(_sums(table.counts, own, wish.groups) for own in (shuffled, labels)))
     )
     return Grouping(
-        labels, wish.groups, _name(wish.grouper), took, single, drawn, made, table.names, table.counts, wish.seed
+        labels, wish.groups, _name(wish.grouper), took, single, drawn, made, table.names, table.counts, wish.seed,
+        table.class_names,
     )  # fmt: skip
 
 

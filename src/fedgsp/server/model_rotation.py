@@ -52,6 +52,7 @@ class ModelRotation(Mean):
     """
 
     kind: ClassVar[str] = "hand-on"
+    several_live: ClassVar[bool] = True
     tuned_over: ClassVar[Mapping[str, Values]] = {"period": (5, 10)}
 
     period: int = 10
