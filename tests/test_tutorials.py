@@ -11,13 +11,8 @@ import pytest
 from docs.site import notebooks
 from tests.support.notebooks import run_cells, stored_texts
 
-BOOKS = [
-    "first_steps",
-    "groups",
-    pytest.param("afternoon", marks=pytest.mark.slow),
-    pytest.param("when_to_use", marks=pytest.mark.slow),
-    pytest.param("transformer_lora", marks=pytest.mark.slow),
-]
+SLOW = pytest.mark.slow
+BOOKS = ["groups", *(pytest.param(name, marks=SLOW) for name in notebooks.BOOKS if name != "groups")]
 
 
 def words(text: str) -> str:
