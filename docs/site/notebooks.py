@@ -88,12 +88,12 @@ def execute(name: str) -> None:
     for cell in book.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = _kept(cell.outputs)
+            cell.outputs = kept_outputs(cell.outputs)
     book.metadata = {"kernelspec": book.metadata["kernelspec"]}
     nbformat.write(book, EXAMPLES / f"{name}.ipynb")
 
 
-def _kept(outputs: list[Any]) -> list[Any]:
+def kept_outputs(outputs: list[Any]) -> list[Any]:
     """Without warnings and bars; what was printed bit by bit in one piece."""
     kept: list[Any] = []
     for output in outputs:
