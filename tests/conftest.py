@@ -8,15 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-pytest_plugins = ["tests.quick", "tests.sampling", "tests.scheduling"]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests of deployments and of killed runs wait for processes most of the time."""
-    for item in items:
-        folders = set(item.path.relative_to(item.config.rootpath).parts)
-        if item.get_closest_marker("slow") and {"deploy", "run"} & folders:
-            item.add_marker("beside")
+pytest_plugins = ["tests.quick", "tests.sampling", "tests.scheduling", "tests.counting"]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -129,6 +129,7 @@ def test_damaged_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files_thoroughly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDGSP_CACHE", str(tmp_path / "cache"))

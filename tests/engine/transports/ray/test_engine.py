@@ -76,6 +76,7 @@ def on_ray(**more: Any) -> dict[str, Any]:
     return {"name": "ray", **more}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
     ("method", "data"),
@@ -284,6 +285,7 @@ def test_a_cluster_that_has_no_room_is_waited_for_but_not_for_ever(monkeypatch: 
 
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["moon", "per-fedavg", "fd", "cfl", "fedseq-inter", "data-sharing"])
 def test_every_kind_of_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
     common: dict[str, Any] = {"method": method, "data": DATA, "rounds": 2}
