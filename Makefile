@@ -4,8 +4,10 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run in one process more than there are cores, since some of them mostly wait.
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
+LANES ?= $(shell expr $(JOBS) + 1)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(LANES)
 export TORCH_INDEX
 
 .PHONY: demo quick test test-all test-exhaustive test-lowest test-newest docs flaky durations bench bench-peers lint types boundaries browser network core dev clean
@@ -24,21 +26,19 @@ test: lint boundaries
 	$(PYTEST) -m "not slow" $(TESTS); tests=$$?; \
 	wait $$types; types=$$?; cat $(CHECKED); exit $$((tests + types))
 
-# Everything: one process more than there are cores, since deployments and killed runs mostly wait. Large matrices and the faults
-# are sampled by a seed that is printed; `make test-exhaustive` has all of them. Coverage is that of the fast tests and of the
-# deployments, without what runs in processes that they start.
-LANES ?= $(shell expr $(JOBS) + 1)
+# Everything. Large matrices and the faults are sampled by a seed that is printed; `make test-exhaustive` has all of them.
+# Coverage is that of the fast tests and of the deployments, without what runs in processes that they start.
 test-all: lint boundaries browser network
 	rm -f .coverage .coverage.*
 	$(BIN)/mypy > $(CHECKED) 2>&1 & types=$$!; \
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(LANES) --count-lines --durations=25 $(TESTS); tests=$$?; \
+	$(PYTEST) --count-lines --durations=25 $(TESTS); tests=$$?; \
 	wait $$types; types=$$?; cat $(CHECKED); exit $$((tests + types))
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=85
 
 # Before a release, or at night: every case of every matrix, every fault.
 test-exhaustive: dev browser network
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(LANES) --exhaustive --durations=25 $(TESTS)
+	$(PYTEST) --exhaustive --durations=25 $(TESTS)
 
 # The lowest versions that pyproject.toml allows, and the newest, each in an environment of its own; PYTHON chooses the Python.
 test-lowest test-newest: test-%:

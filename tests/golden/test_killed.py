@@ -15,7 +15,6 @@ from fedgsp.core.fork_server import serve
 from fedgsp.engine.messages import HopDone
 from tests.support import golden, tiny
 
-
 __all__ = ["serve", "train_until_killed"]
 
 
