@@ -13,23 +13,12 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedgsp.core.tensors import FULL, Tensors, Wire, narrowed
-from fedgsp.engine.transports.flower.wire import Malformed, Placed, flat, places, tensors_at
+from fedgsp.engine.transports.flower.wire import Malformed, Placed, Refused, flat, places, tensors_at
 
 PROTOCOL = 2
 FLAT = "fedgsp.flat"
 FACTS = "fedgsp"
 MOST_TEXT = 16_000_000
-
-
-class Refused(Exception):
-    """What came over the wire cannot be used; the text says why.
-
-    `for_good`: asking again would not help. `changed`: the client has other data than it was asked about.
-    """
-
-    def __init__(self, cause: str, *, for_good: bool = False, changed: bool = False) -> None:
-        super().__init__(cause)
-        self.for_good, self.changed = for_good, changed
 
 
 def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:

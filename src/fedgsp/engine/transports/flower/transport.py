@@ -37,7 +37,7 @@ from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.task_batching import BatchLimits
 from fedgsp.engine.transports.base import Transport, WorkerHandle
 from fedgsp.engine.transports.flower.post import Clock, DirectPost, Letter, Post, ThreadedPost
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.engine.time_limits import Activity

@@ -29,6 +29,17 @@ ALIGNED = 8
 MOST_HEAD = 16_000_000
 
 
+class Refused(Exception):
+    """What came over the wire cannot be used; the text says why.
+
+    `for_good`: asking again would not help. `changed`: the client has other data than it was asked about.
+    """
+
+    def __init__(self, cause: str, *, for_good: bool = False, changed: bool = False) -> None:
+        super().__init__(cause)
+        self.for_good, self.changed = for_good, changed
+
+
 class Malformed(Exception):
     """The bytes are not such a record; the text says why."""
 
