@@ -97,12 +97,12 @@ WORK = [
     ["report", "one", "two", "--out", "page.html"],
     ["compare", "one", "two", "--out", "compared"],
     ["study", "curves", "--preset", "smoke", "--estimate"],
-    ["advise", "--data", "npz:data.npz", "--quiet"],
+    ["advise", "--data", "npz:data.npz", "--model", "linear", "--quiet"],
     ["new", "mine"],
 ]
 EXTRA = {
     "plot": ["data", "inspect", "npz:data.npz", "--plot", "picture.png"],
-    "ray": [*RUN, "--engine", "ray", "--out", "on-ray"],
+    "ray": [*RUN[:-1], "2", "--engine", "ray", "--out", "on-ray"],
     "tensorboard": [*RUN, "--tensorboard", "logs", "--out", "logged"],
     "mlflow": [*RUN, "--mlflow", "auto", "--out", "tracked"],
     "flower": ["deploy", "local", "federation"],
@@ -142,7 +142,7 @@ def test_without_a_compiler_the_first_line_says_so_and_runs_are_whole(core: Path
 
 
 def test_a_home_that_cannot_be_written(core: Path, place: Path) -> None:
-    there = bare(NOWHERE, f"{core}:{os.environ['PATH']}")
+    there = {**bare(NOWHERE, f"{core}:{os.environ['PATH']}"), "TMPDIR": str(place)}
     commands = [
         ["methods"],
         ["data", "inspect", "npz:data.npz"],
