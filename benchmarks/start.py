@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--before", metavar="REV", help="another commit, whose commands are measured too")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3, help="0: no commands, only workers")
     told = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}\n")
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,8 @@ def main() -> None:
             packed = subprocess.run(["git", "archive", told.before], cwd=HERE, capture_output=True, check=True).stdout
             subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
             trees = {told.before: Path(folder), **trees}
-        commands(trees, told.workers, told.turns)
+        if told.turns:
+            commands(trees, told.workers, told.turns)
     workers_ready(told.workers)
     print(f"\nload at the end {os.getloadavg()[0]:.1f}")
 

@@ -43,7 +43,7 @@ def test_two_processes(name: str) -> None:
     assert golden.run(name, workers=2).state.digest() == golden.digest(name)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("ray_here")
 def test_ray(name: str) -> None:
     assert golden.run(name, workers=2, engine="ray").state.digest() == golden.digest(name)
