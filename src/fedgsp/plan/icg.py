@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from fedgsp.core.params import OMIT_DEFAULT, require_choice, require_whole
 from fedgsp.plan.groupers import NOBODY, Counts, Grouper, GroupShape, require_enough_clients
@@ -159,7 +159,7 @@ def _costs(points: NDArray[np.float64], sums: NDArray[np.float64], size: int, di
     For "squared" it is size^2 * ||V - C||^2 less the part size^2 * ||V||^2 that is the same for all clusters.
     """
     if distance == "euclid":
-        return cdist(points, sums / size)
+        return scipy.spatial.distance.cdist(points, sums / size)
     return np.asarray((sums**2).sum(axis=1) - 2 * size * (points @ sums.T))
 
 
@@ -176,7 +176,7 @@ def plus_plus_start(points: NDArray[np.float64], clusters: int, rng: np.random.G
         cumulated = weight.cumsum()
         start[turn] = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
         drawn[start[turn]] = True
-        to_new = cdist(points, points[start[turn]][None], "sqeuclidean")[:, 0]
+        to_new = scipy.spatial.distance.cdist(points, points[start[turn]][None], "sqeuclidean")[:, 0]
         gap = to_new if turn == 0 else np.minimum(gap, to_new)
     return start
 
