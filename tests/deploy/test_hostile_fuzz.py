@@ -91,7 +91,7 @@ def test_forty_lies_in_answers_and_as_many_in_introductions(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_a_thousand_lies_a_seed(seed: int, tmp_path: Path) -> None:
+def test_nine_hundred_lies_a_seed(seed: int, tmp_path: Path) -> None:
     """Every structured lie is told in one of the seeds, and others are drawn."""
     rng, method = np.random.default_rng(seed), one_a_chain("scaffold")
     facts = honest_facts(tmp_path / "honest", method)
@@ -101,4 +101,4 @@ def test_a_thousand_lies_a_seed(seed: int, tmp_path: Path) -> None:
     }
     told = withstands(tmp_path / "answers", method, {kind: lies[kind] for kind in ("train", "evaluate")})
     told += withstands(tmp_path / "introductions", method, {"query.hello": lies["query.hello"]})
-    assert told >= 1000 - 250
+    assert told == sum(map(len, lies.values())) > 850
