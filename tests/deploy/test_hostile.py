@@ -96,7 +96,6 @@ class TestIntroductions:
         with pytest.raises(fedgsp.RunFailed, match=r"1 of the 4 sites came.*has samples of shape \(5,\)"):
             there.serve(wait_seconds=5.0)
 
-
     def test_one_node_is_one_site_whatever_it_calls_itself(self, tmp_path: Path) -> None:
         """Else it would count once for every name."""
         there = small(tmp_path, settings={"sites": 4, "profile_every": 1}, rounds=3)
@@ -178,6 +177,20 @@ class TestAnswers:
         there.grid.tamper = on("train", change)
         check_withstood(there, there.serve())
         assert "counters" in there.events("skipped")[0]["cause"]
+
+    def test_long_names_of_tensors_do_not_fill_the_event_log(self, tmp_path: Path) -> None:
+        there = small(tmp_path, rounds=1)
+
+        def change(content: RecordDict) -> RecordDict:
+            content["model"] = hostile.closed({"\n\x1b[2J" * 100_000: Array("float32", (1,), "", b"\0" * 4)})
+            return content
+
+        there.grid.tamper = on("train", change)
+        check_withstood(there, there.serve())
+        (event,) = there.events("skipped")
+        assert "other tensors than expected" in event["cause"]
+        assert len(event["cause"]) <= 300
+        assert event["cause"].isprintable()
 
 
 class TestHonest:
