@@ -18,6 +18,7 @@ import pytest
 from flwr.app import Array, Message, RecordDict
 
 import fedgsp
+from fedgsp.client import SGD
 from fedgsp.method import Method
 from fedgsp.plan import ICG, Constant, Grouped
 from tests.support import flower_grid, grid_deployments, hostile, tiny
@@ -155,6 +156,12 @@ class TestAnswers:
         there.grid.tamper = on("evaluate", hostile.says(["parts", "test", name], value))
         check_withstood(there, there.serve())
         assert [event["client"] for event in there.events("not_judged")] == [3, 3]
+
+    def test_nobody_ends_a_run_by_saying_that_it_is_good_enough(self, tmp_path: Path) -> None:
+        untrained = grid_deployments.chains(8, SGD(lr=1e-9, batch_size=3))
+        there = small(tmp_path, untrained, clients=8, rounds=2, run={"target_accuracy": 1.0, "stop_at_target": True})
+        there.grid.tamper = on("evaluate", hostile.says(["parts", "test", "accuracy"], 1e9))
+        check_withstood(there, there.serve())
 
     def test_control_variates_are_guarded_as_the_model_is(self, tmp_path: Path) -> None:
         there = small(tmp_path, scaffold(), rounds=3)
