@@ -102,3 +102,13 @@ def test_nine_hundred_lies_a_seed(seed: int, tmp_path: Path) -> None:
     told = withstands(tmp_path / "answers", method, {kind: lies[kind] for kind in ("train", "evaluate")})
     told += withstands(tmp_path / "introductions", method, {"query.hello": lies["query.hello"]})
     assert told == sum(map(len, lies.values())) > 850
+
+
+@pytest.mark.slow
+def test_lies_in_what_is_sent_in_place_of_a_model(tmp_path: Path) -> None:
+    """Federated distillation hands no model on, but tables of outputs."""
+    rng, method = np.random.default_rng(5), one_a_chain("fd")
+    facts = honest_facts(tmp_path / "honest", method)["train"]
+    lies = [*hostile.tensor_changes("sent"), *hostile.structured(facts), *(hostile.drawn(rng, facts) for _ in range(40))]
+    lies += [hostile.drawn_bytes(rng, "sent") for _ in range(80)]
+    assert withstands(tmp_path / "tables", method, {"train": shuffled(rng, lies)}) == len(lies) > 250
