@@ -35,6 +35,19 @@ class RoundSizes:
     has between `shortest` and `longest` clients, `grouped` clients are in some group, `sampled` groups train, and at most
     `trained` clients, each visited `passes` times. Where sizes depend on the clients' data, or on a draw (each group with the
     probability `share`), these are a guess: `about`.
+
+    Args:
+        round: The round.
+        wanted: What the growth function asks for.
+        groups: How many groups there are.
+        shortest: Clients in the shortest chain.
+        longest: Clients in the longest chain.
+        grouped: Clients that are in some group.
+        sampled: Groups that train.
+        trained: Clients that train, at most.
+        passes: How often a chain is walked.
+        about: Whether sizes are a guess.
+        share: The probability with which each group is drawn, if it is.
     """
 
     round: int

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.site import Site
 
 RUN = re.compile(r"[0-9a-f]{16}")
+BASE = re.compile(r"([0-9a-f]{64})?")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class RunSpec:
 
     `rule` is the local rule as plain data (`fedgsp.parts`), `model` the model's name, `classes` and `shape` what the
     federation's samples are; `kernel` and `layers` say how steps are made, the same everywhere or the bits would differ.
+    `base` is the digest of the parameters that are frozen, which do not travel ("": all are trained).
     `validation` and `data_seed` carve a validation part out of a client's training samples, as a local run does.
     """
 
@@ -37,6 +39,7 @@ class RunSpec:
     device: str = "cpu"
     validation: float = 0.0
     data_seed: int = 0
+    base: str = ""
 
     def encode(self) -> dict[str, Any]:
         """As plain data."""
@@ -50,7 +53,7 @@ class RunSpec:
         wanted: dict[str, tuple[type, ...]] = {
             "run": (str,), "seed": (int,), "rule": (dict,), "model": (str,), "classes": (int, type(None)),
             "shape": (list, tuple, type(None)), "kernel": (str,), "layers": (list, tuple), "wire": (str,), "device": (str,),
-            "validation": (float, int), "data_seed": (int,),
+            "validation": (float, int), "data_seed": (int,), "base": (str,),
         }  # fmt: skip
         for name, kinds in wanted.items():
             if not isinstance(table[name], kinds):
@@ -59,6 +62,8 @@ class RunSpec:
             raise Refused("the message's run has no proper name")
         if table["wire"] not in ("float32", "float16", "bfloat16"):
             raise Refused(f"the wire '{table['wire']}' is unknown")
+        if not BASE.fullmatch(table["base"]):
+            raise Refused("the message's base is not a digest")
         if not 0 <= table["validation"] < 1:
             raise Refused("the message's validation is not a share")
         shape = table["shape"]
