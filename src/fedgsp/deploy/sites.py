@@ -125,8 +125,10 @@ class SiteRegistry:
         Of sites, since a few that count for much, and do not answer, must not stop all others.
         """
         quorum = self.settings.quorum
-        if trained.samples > 0 and (
-            trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2)
+        nobody = planned.clients == 0  # Poisson sampling may draw nobody
+        if nobody or (
+            trained.samples > 0
+            and (trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2))
         ):
             self._attempt, self._waited, self._pauses = 1, 0.0, 0
             return True
@@ -291,6 +293,8 @@ class SiteRegistry:
                 return f"the site '{name}' asks for the number {number}, which is that of '{taken[number]}'"
         elif 0 <= wanted != number:
             return f"the site '{name}' asks for the number {wanted}, and has been {number} in this run"
+        if any(other != number for other, at in self._nodes.items() if at == node):  # else it would count twice
+            return f"the site '{name}' has another name on the same node"
         self._numbers[name] = number
         self._nodes[number] = node
         admitted = replace(member, number=number)

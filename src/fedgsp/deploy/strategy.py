@@ -39,6 +39,7 @@ from fedgsp.engine.transports.flower.transport import FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UPDATE, UpdateGuard, check_size, moved
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.plan import HandOver
 from fedgsp.run.part_checks import begun, finished
 from fedgsp.server import evaluated_model
 
@@ -88,6 +89,8 @@ class FedGSP:
         half = method.server.requires_local
         if method.yields != "one" or half:
             raise InputError(f"the method '{method.name}' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
+        if isinstance(method.planner, HandOver):
+            raise InputError("the planner 'hand-over' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
         if self.kappa is None:
             return method
         if not hasattr(method.planner, "kappa"):

@@ -37,6 +37,18 @@ class WorkerSetup:
 
     Clients `at_server` are the server's own samples: nothing is sent to or from them. `wire` says what a model is on its
     way from client to client.
+
+    Args:
+        model: The model and how to build it.
+        rule: The local rule.
+        task: Loss and metrics.
+        data: The federation.
+        seeds: Source of all random numbers.
+        device: Where to compute.
+        store: Where clients keep their states, if the rule has such.
+        at_server: Clients that are the server's own samples.
+        kernel: Who makes the steps.
+        wire: What a model is on its way.
     """
 
     model: ModelSpec

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.tensors import FULL, Wire
+from fedgsp.engine.transports.flower.noise_demand import check_noise
 from fedgsp.engine.transports.flower.records import Refused
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ class RunSpec:
         return cls(**{**table, "shape": None if shape is None else tuple(shape), "layers": tuple(table["layers"])})
 
     def check_allowed(self, site: Site) -> None:
-        """Refuse a rule, or a part of one, or a model that the site does not allow: those of others are code to be imported."""
+        """Refuse a rule, or a part of one, or a model that the site does not allow: those of others are code to be imported.
+
+        And a rule that adds less noise than the site demands.
+        """
         kind, allowed = self.rule.get("kind"), built_in_rules() if site.methods is None else site.methods
         if kind not in allowed:
             raise Refused(f"the site '{site.name}' does not allow the local rule '{kind}'", for_good=True)
@@ -78,6 +82,7 @@ class RunSpec:
                 raise Refused(f"the site '{site.name}' does not allow the part '{inner}'", for_good=True)
         if self.model not in site.models:
             raise Refused(f"the site '{site.name}' does not allow the model '{self.model}'", for_good=True)
+        check_noise(site, self.rule)
 
 
 def built_in_rules() -> tuple[str, ...]:

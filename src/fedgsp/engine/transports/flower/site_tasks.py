@@ -28,6 +28,7 @@ from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.transports.flower.base_model import take_base
 from fedgsp.engine.transports.flower.histogram import usable
+from fedgsp.engine.transports.flower.noise_demand import check_sends
 from fedgsp.engine.transports.flower.noise_key import noise_key
 from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, squeeze, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
@@ -164,6 +165,7 @@ class _SiteWorker:
         self.runner = kept or self._runner(shard)
         if kept is None:
             take_base(self.runner.trainer.model, self.run_spec.base, site.state, arrays(content, "base"))
+        check_sends(site, self.rule, self.runner.trainer.model)
         self._trained = frozenset(trained(self.runner.trainer.model))
         self._keeps = type(self.rule).initial_client_state is not SGD.initial_client_state
 

@@ -39,6 +39,7 @@ from fedgsp.engine.transports.base import Transport, WorkerHandle
 from fedgsp.engine.transports.flower.conversation import CheckedAnswer, Conversation, SendAgain
 from fedgsp.engine.transports.flower.post import Clock, DirectPost, Letter, Post, ThreadedPost
 from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.site_checks import site_sentence
 
 if TYPE_CHECKING:
     from fedgsp.engine.time_limits import Activity
@@ -185,8 +186,8 @@ class FlowerTransport(Transport):
                 raise Refused(f"{CODES.get(code, 'an unknown failure')} (code {code})")
             token = self.answers.get(index)
             worker.checked = self._conversation.open(index, worker.hop, token, reply.content, worker.waited)
-        except Refused as error:
-            return str(error)
+        except Refused as error:  # it may quote what was sent
+            return site_sentence(str(error))
         except SendAgain:
             if worker.again:
                 return "it says it lacks what it was sent"

@@ -32,6 +32,8 @@ TYPES = {
 HEAD = struct.Struct("<Q")
 ALIGNED = 8
 MOST_HEAD = 16_000_000
+MOST_DIMENSIONS, LONGEST = 64, 2**40
+"""Of a shape: products of more and larger numbers could take hours."""
 QUICKLY = 1
 """zlib's level: higher ones take two to six times as long for one percent."""
 
@@ -77,7 +79,7 @@ def places(data: bytes) -> list[Placed]:
         raise Malformed("its head is longer than it")
     try:
         entries = json.loads(data[HEAD.size : HEAD.size + size])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed("its head is not JSON") from error
     found = list(_placed(entries, HEAD.size + size))
     end = found[-1].end if found else HEAD.size + size
@@ -130,10 +132,10 @@ def _placed(entries: object, at: int) -> Iterator[Placed]:
         name, kind, shape = entry
         if not isinstance(name, str) or not isinstance(shape, list):
             raise Malformed("its head has an entry that is not a name, a type and a shape")
-        if kind not in TYPES:
-            raise Malformed(f"the tensor '{name}' is of the unknown type {kind!r}")
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in shape):
-            raise Malformed(f"the tensor '{name}' has the shape {shape}")
+        if not isinstance(kind, str) or kind not in TYPES:
+            raise Malformed(f"the tensor '{name[:100]}' is of an unknown type")
+        if len(shape) > MOST_DIMENSIONS or any(type(n) is not int or not 0 <= n <= LONGEST for n in shape):
+            raise Malformed(f"the tensor '{name[:100]}' has a shape that cannot be")
         at += -at % ALIGNED
         end = at + math.prod(shape) * TYPES[kind].itemsize
         yield Placed(name, kind, tuple(shape), at, end)
