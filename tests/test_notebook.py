@@ -124,3 +124,20 @@ def test_the_whole_afternoon_in_a_real_kernel(tmp_path: Path) -> None:
     said = cells[-1].outputs[0]["text"]
     assert said.startswith("accuracy 0.")
     assert float(said.split()[1].rstrip(",")) > 0.5
+
+
+def test_names_of_classes_are_in_every_picture() -> None:
+    labels = np.array(["cat", "dog", "<b>"])[np.arange(60) % 3]
+    data = fedgsp.from_arrays(np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32), labels, np.arange(60) // 10)
+    drawn = {
+        "data": data.plot().figure.axes[0].get_yticklabels(),
+        "groups": fedgsp.group(data, 2).plot().figure.axes[0].get_xticklabels(),
+    }
+    for name, ticks in drawn.items():
+        assert [tick.get_text() for tick in ticks] == ["<b>", "cat", "dog"], name
+    html = data._repr_html_()
+    assert "cat" in html
+    assert "<b>, " not in html
+    quarters = fedgsp.from_arrays(data.features, data.features.sum(axis=1), np.arange(60) // 10).with_target_bins(4)
+    assert "4 equal parts" in repr(quarters)
+    assert quarters.plot().figure.axes[0].get_ylabel() == "part of the targets, of 4"

@@ -18,7 +18,7 @@ from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.progress import run_bar
-from fedgsp.run import lifecycle
+from fedgsp.run import lifecycle, overlay
 from fedgsp.run.build import IN_MEMORY, RunBuilder
 from fedgsp.run.callbacks import Callback, Failure, in_words
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedgsp.models import Task
     from fedgsp.run.replay import Replay
     from fedgsp.run.result import RunResult
+    from fedgsp.run.run import Run
 
 Model = str | Callable[..., nn.Module] | nn.Module
 
@@ -112,9 +113,58 @@ def train(
     builder = RunBuilder(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
     )  # fmt: skip
-    run = builder.build(config)
+    return _started(builder.build(config), out, callbacks, progress)
+
+
+def run_config(
+    config: str | Path | RunConfig,
+    *,
+    sets: Mapping[str, Any] | Sequence[str] = (),
+    data: FederatedData | None = None,
+    model: Callable[..., nn.Module] | nn.Module | None = None,
+    task: Task | None = None,
+    method: Method | None = None,
+    out: str | Path | None = None,
+    trust: bool = False,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> RunResult:
+    """Train what a config file says: `fedgsp.run("config.toml")`, as `fedgsp run config.toml` on the command line.
+
+    Args:
+        config: The file, or a `RunConfig`.
+        sets: Entries in place of its own: {"run.rounds": 5, "method.local.lr": 0.1}, or PATH=VALUE texts.
+        data: A federation in place of the one it names.
+        model: A model in place of the one it names.
+        task: Loss and metrics; None: classification or regression, as the data are.
+        method: A method in place of its own.
+        out: Run directory, from which the run can be resumed; None: nothing is written.
+        trust: Let code that the file names run.
+        callbacks: Are told how the run goes on.
+        progress: Show a bar; None: in notebooks and on terminals.
+
+    Returns:
+        As `fedgsp.train`.
+
+    Raises:
+        InputError: The file cannot be read, makes no sense, or names code that nobody trusts.
+        RunFailed: The run failed on the way; with `out`, the rounds before are kept there.
+    """
+    builder = _builder(data, model, task, method, trust)
+    read = config if isinstance(config, RunConfig) else builder.read(Path(config))
+    told = overlay.changed(read, sets)
+    source = (data.source or IN_MEMORY) if data is not None else absolute(told.data.source)
+    told = replace(told, data=replace(told.data, source=source))
+    if model is not None:
+        told = replace(told, model=replace(told.model, name="custom"))
+    return _started(builder.build(told), out, callbacks, progress)
+
+
+def _started(run: Run, out: str | Path | None, callbacks: Sequence[Callback], progress: bool | None) -> RunResult:
     _warn(run.notes)
-    return lifecycle.start(run, None if out is None else Path(out), [Warner(), *run_bar(progress), *callbacks])
+    warner = Warner()
+    result = lifecycle.start(run, None if out is None else Path(out), [warner, *run_bar(progress), *callbacks])
+    return replace(result, happened=tuple(warner.told))
 
 
 def resume(
@@ -167,12 +217,14 @@ def resume(
         >>> import fedgsp
         >>> result = fedgsp.resume("runs/mine", rounds=100)  # doctest: +SKIP
     """
-    return lifecycle.resume(
+    warner = Warner()
+    result = lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
         engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous, round_=round,
         other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
-        callbacks=[Warner(), *run_bar(progress), *callbacks],
+        callbacks=[warner, *run_bar(progress), *callbacks],
     )  # fmt: skip
+    return replace(result, happened=tuple(warner.told))
 
 
 def replay(
@@ -218,9 +270,13 @@ def replay(
 class Warner(Callback):
     """Tells of clients that were skipped and workers that were lost or may hang, as Python warns."""
 
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
     def on_failure(self, failure: Failure) -> None:
         """What happened, and why."""
-        _warn([in_words(failure)])
+        self.told.append(in_words(failure))
+        _warn(self.told[-1:])
 
 
 def _warn(notes: Sequence[str]) -> None:

@@ -78,7 +78,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1300])
-@pytest.mark.parametrize("name", ["docs/index", "docs/getting-started", "docs/reference/configuration", "results/README"])
+@pytest.mark.parametrize("name", ["docs/index", "docs/tutorials/first_steps", "docs/reference/configuration", "results/README"])
 def test_pages_fit_the_window_and_say_nothing_on_the_console(
     site: Path, open_tab: OpenTab, scheme: str, width: int, name: str
 ) -> None:

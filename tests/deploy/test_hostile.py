@@ -1,4 +1,4 @@
-"""A federation withstands its worst member: every row of what one admitted site could do to a run, and a fuzzer.
+"""A federation withstands its worst member: every row of what one admitted site could do to a run.
 
 Each goes through the real server and ClientApp over an in-process Grid. A replay recomputes a run from the honest samples, so
 where it agrees nothing of what the hostile site sent is in the result.
@@ -6,10 +6,8 @@ where it agrees nothing of what the hostile site sent is in the result.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,9 @@ from flwr.app import Array, Message, RecordDict
 import fedgsp
 from fedgsp.method import Method
 from fedgsp.plan import ICG, Constant, Grouped
-from fedgsp.run.result import RunResult
 from tests.support import flower_grid, grid_deployments, hostile, tiny
 from tests.support.flower_grid import Node
-
-MEMORY_MB = 256.0
-"""What a hostile message may cost the server at most, the model being tiny."""
+from tests.support.hostile import MEMORY_MB, check_withstood
 
 
 def scaffold() -> Method:
@@ -42,18 +37,6 @@ def on(kind: str, change: hostile.Change, node: int = 103) -> flower_grid.Tamper
         return change(content) if lies else content
 
     return tamper
-
-
-def check_withstood(there: grid_deployments.Deployment, result: RunResult, culprits: tuple[int, ...] = (3,)) -> None:
-    """It came to its end, nobody honest was skipped, figures can be, and nothing of the lies is in them."""
-    assert result.status == "finished"
-    assert {event["client"] for event in there.events("skipped")} <= set(culprits)
-    assert {event["client"] for event in there.events("not_judged")} <= set(culprits)
-    for entry in result.history:
-        assert 0 <= entry["accuracy"] <= 1
-        assert math.isfinite(entry["loss"])
-        assert math.isfinite(entry["train_loss"])
-    assert there.replay().differs is None
 
 
 def small(folder: Path, chosen: Any = None, clients: int = 4, **options: Any) -> grid_deployments.Deployment:
@@ -271,63 +254,3 @@ class TestInfluence:
         assert again.history[-1]["state"] in whole.splitlines()[-1]
         with pytest.raises(fedgsp.InputError, match="begun with weight_bound = 1"):
             there.serve(resume=True, weight_bound=2.0)
-
-
-def fuzzed(
-    folder: Path, hostile_nodes: list[int], clients: int, changes: dict[str, list[hostile.Change]], rounds: int
-) -> tuple[grid_deployments.Deployment, RunResult, list[str]]:
-    """A run in which each message of the hostile nodes is a lie of its own."""
-    method = replace(grid_deployments.method("scaffold"), planner=Grouped(Constant(clients), ICG(), kappa=1.0))
-    there = grid_deployments.deployment(
-        folder, method, clients=clients, rounds=rounds, model=tiny.NORMED,
-        settings={"profile_every": 1 if "query.hello" in changes else 0, "sites": clients - len(hostile_nodes)},
-    )  # fmt: skip
-    used: list[str] = []
-    there.grid.tamper = hostile.in_turn({k: iter(v) for k, v in changes.items()}, hostile_nodes, used)
-    before = hostile.peak_mb()
-    result = there.serve()
-    assert hostile.peak_mb() - before < MEMORY_MB
-    check_withstood(there, result, tuple(node - 100 for node in hostile_nodes))
-    return there, result, used
-
-
-def honest_facts(folder: Path) -> dict[str, dict[str, Any]]:
-    """What an honest site says, by the kind of message."""
-    found: dict[str, dict[str, Any]] = {}
-
-    def look(at: Node, message: Message, content: RecordDict) -> RecordDict:
-        found[message.metadata.message_type] = hostile.facts_of(content)
-        return content
-
-    there = small(folder, scaffold(), model=tiny.NORMED, rounds=1)
-    there.grid.tamper = look
-    there.serve()
-    return found
-
-
-Sampler = Callable[[list[hostile.Change]], list[hostile.Change]]
-
-
-def structured_changes(facts: dict[str, dict[str, Any]], some: Sampler) -> dict[str, list[hostile.Change]]:
-    train = itertools.chain(
-        hostile.structured(facts["train"]), hostile.tensor_changes("model"), hostile.tensor_changes("sent")
-    )  # fmt: skip
-    return {"train": some(list(train)), "evaluate": some(list(hostile.structured(facts["evaluate"])))}
-
-
-def test_eighty_lies_in_answers_leave_the_honest_sites_result(tmp_path: Path) -> None:
-    rng, facts = np.random.default_rng(7), honest_facts(tmp_path / "honest")
-
-    def some(changes: list[hostile.Change]) -> list[hostile.Change]:
-        return [changes[k] for k in rng.permutation(len(changes))[:40]]
-
-    _, _, used = fuzzed(tmp_path / "answers", [101, 103], 5, structured_changes(facts, some), rounds=20)
-    assert len(used) == 80
-
-
-def test_thirty_lies_in_introductions_leave_the_honest_sites_result(tmp_path: Path) -> None:
-    rng, facts = np.random.default_rng(8), honest_facts(tmp_path / "honest")["query.hello"]
-    every = list(hostile.structured(facts))
-    hello = [every[k] for k in rng.permutation(len(every))[:15]] + [hostile.drawn(rng, facts) for _ in range(15)]
-    _, _, used = fuzzed(tmp_path / "introductions", [102], 3, {"query.hello": hello}, rounds=30)
-    assert len(used) == 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedgsp.engine.transports.flower.records import FLAT
 from fedgsp.engine.transports.flower.wire import ALIGNED, HEAD, places
+from fedgsp.run.result import RunResult
 from tests.support.flower_grid import Node, Tamper
+from tests.support.grid_deployments import Deployment
 
 Change = Callable[[RecordDict], RecordDict]
 """One lie: from an honest answer to a hostile one."""
@@ -27,6 +30,21 @@ NASTY: tuple[Any, ...] = (
 )  # fmt: skip
 """Values that no field may have, or that tell nothing where one may (the time that a hop took)."""
 GONE = object()
+MEMORY_MB = 256.0
+"""What hostile messages may cost the server at most, the model being tiny."""
+
+
+def check_withstood(there: Deployment, result: RunResult, culprits: Sequence[int] = (3,)) -> None:
+    """It came to its end, nobody honest was skipped, figures can be, and nothing of the lies is in them."""
+    assert result.status == "finished"
+    assert {event["client"] for event in there.events("skipped")} <= set(culprits)
+    assert {event["client"] for event in there.events("not_judged")} <= set(culprits)
+    for entry in result.history:
+        assert 0 <= entry["accuracy"] <= 1
+        assert math.isfinite(entry["loss"])
+        assert math.isfinite(entry["train_loss"])
+    verdict = there.replay()
+    assert (verdict.differs, verdict.rounds) == (None, result.rounds), verdict
 
 
 def facts_of(content: RecordDict) -> dict[str, Any]:
@@ -41,16 +59,16 @@ def with_facts(content: RecordDict, facts: Mapping[str, Any] | str) -> RecordDic
     return content
 
 
-def says(path: Sequence[str], value: Any) -> Change:
+def says(path: Sequence[str | int], value: Any) -> Change:
     """A field of the facts, however deep, has another value, or is gone."""
 
     def change(content: RecordDict) -> RecordDict:
         facts = facts_of(content)
-        place = facts
+        place: Any = facts
         for key in path[:-1]:
             place = place[key]
         if value is GONE:
-            place.pop(path[-1], None)
+            del place[path[-1]]
         else:
             place[path[-1]] = copy.deepcopy(value)
         return with_facts(content, facts)
@@ -58,12 +76,14 @@ def says(path: Sequence[str], value: Any) -> Change:
     return change
 
 
-def paths(facts: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All fields of some facts, those inside of tables too."""
+def paths(facts: Mapping[str, Any], before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """All fields of some facts, those inside of tables and the first of a list too."""
     for key, value in facts.items():
         yield (*before, key)
         if isinstance(value, dict):
             yield from paths(value, (*before, key))
+        elif isinstance(value, list) and value:
+            yield (*before, key, 0)
 
 
 def structured(facts: Mapping[str, Any], harmless: Sequence[str] = ("seconds",)) -> Iterator[Change]:
@@ -99,7 +119,11 @@ def opened(record: Any) -> dict[str, Array]:
 
 
 def closed(tensors: Mapping[str, Array]) -> ArrayRecord:
-    """Tensors as one flat record, also such as no honest site would make."""
+    """Tensors as one flat record, also such as no honest site would make.
+
+    The bytes of the next tensor begin at a multiple of eight, so one that was cut by less is filled up again with zeros, and is
+    another plausible tensor: to be malformed it must be the last.
+    """
     head = json.dumps([[name, one.dtype, list(one.shape)] for name, one in tensors.items()]).encode()
     data = HEAD.pack(len(head)) + head
     for one in tensors.values():
@@ -131,8 +155,8 @@ def tensor_changes(name: str) -> Iterator[Change]:
 
     def one(make: Callable[[Array], Array]) -> Change:
         def change(held: dict[str, Array]) -> dict[str, Array]:
-            first = next(iter(held))
-            return {**held, first: make(held[first])}
+            last = list(held)[-1]
+            return {**held, last: make(held[last])}
 
         return arrays(change)
 
@@ -173,6 +197,36 @@ def tensor_changes(name: str) -> Iterator[Change]:
     yield other_kind
 
 
+def drawn_bytes(rng: np.random.Generator, name: str) -> Change:
+    """A record of tensors whose bytes are cut, longer, others, or say other things of themselves; its numbers stay."""
+
+    def change(content: RecordDict) -> RecordDict:
+        record: Any = content[name]
+        data = bytearray(record[FLAT].data)
+        (size,) = HEAD.unpack_from(data)
+        kind, at = int(rng.integers(7)), HEAD.size + int(rng.integers(size))
+        if kind == 0:
+            data = data[: int(rng.integers(len(data)))]
+        elif kind == 1:
+            data += rng.bytes(int(rng.integers(1, 5000)))
+        elif kind == 2:
+            data = bytearray(rng.bytes(int(rng.integers(1, 5000))))
+        elif kind == 3:
+            HEAD.pack_into(data, 0, int(rng.integers(2**63)) if rng.random() < 0.5 else int(rng.integers(2 * size)))
+        elif kind == 4:
+            data[at] ^= 1 << int(rng.integers(8))
+        elif kind == 5:
+            del data[at : at + int(rng.integers(1, 9))]
+        else:
+            shape = json.dumps([int(n) for n in rng.integers(2**20, 2**62, int(rng.integers(1, 200)))]).encode()
+            head = bytes(data[HEAD.size : HEAD.size + size]).replace(b"[4]", shape, 1).replace(b"[3,4]", shape, 1)
+            data = bytearray(HEAD.pack(len(head)) + head + data[HEAD.size + size :])
+        content[name] = ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, bytes(data))})
+        return content
+
+    return change
+
+
 def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
     """One to three fields at random, with random values that no field may have."""
     known = list(paths(facts))
@@ -197,7 +251,7 @@ def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
         for step in steps:
             try:
                 content = step(content)
-            except (KeyError, TypeError, AttributeError):  # the field was inside of one that is gone by now
+            except (KeyError, IndexError, TypeError, AttributeError):  # the field was inside of one that is gone by now
                 continue
         return content
 

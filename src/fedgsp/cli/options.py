@@ -18,6 +18,7 @@ OPTIONS = {
     "eval_every": "run.eval_every", "target_accuracy": "run.target_accuracy", "stop_at_target": "run.stop_at_target",
     "holdout_clients": "run.holdout_clients", "fast": "run.fast",
     "data": "data.source", "data_seed": "data.seed", "clients": "data.clients", "validation": "data.validation",
+    "standardise": "data.standardise", "transform": "data.transform",
     "model": "model.name", "init": "model.init",
     "engine": "engine.name", "address": "engine.address", "resources": "engine.resources",
     "hop_seconds": "engine.hop_seconds",

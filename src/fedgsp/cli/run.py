@@ -68,6 +68,13 @@ def run(
         int | None, typer.Option(help="Number of clients that never train and are only evaluated.")
     ] = None,
     validation: common.Validation = None,
+    standardise: Annotated[
+        str | None,
+        typer.Option(help="Features of mean 0 and deviation 1: true (over all clients), or client (over its own)."),
+    ] = None,
+    transform: Annotated[
+        str | None, typer.Option(help="What training sees of a sample: crop2+flip, say, or package.module:callable.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory. Default: runs/METHOD-TIME.")] = None,
     sets: common.Sets = None,
     trust: common.Trust = False,

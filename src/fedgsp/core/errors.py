@@ -106,7 +106,19 @@ def in_options(text: str) -> str:
         option = f"--{ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
         return option if value in ("", "...", "True") else f"{option} {value}"
 
-    return _OPTION.sub(spelled, text)
+    return text.typed if isinstance(text, Said) else _OPTION.sub(spelled, text)
+
+
+class Said(str):
+    """A sentence in Python's words, with another for whoever typed a command."""
+
+    typed: str
+
+    def __new__(cls, text: str, typed: str = "") -> Self:
+        """The sentence, and how it goes on the command line."""
+        made = super().__new__(cls, text)
+        made.typed = typed
+        return made
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from fedgsp.core.errors import Paused, RunFailed
 from fedgsp.deploy.registration import Registration, RegistrationQuery
 from fedgsp.deploy.site_log import SampleFormat, SiteLog, SiteRecord, changes, outline, participants_of
 from fedgsp.engine.transports.flower.post import Clock
+from fedgsp.engine.transports.flower.pulse import Pulse
 from fedgsp.engine.transports.flower.site_messages import SiteAddress
 from fedgsp.engine.transports.flower.transport import FlowerTransport, ask, unreachable
 
@@ -42,8 +43,10 @@ class SiteRegistry:
     here: dict[int, SiteRecord] = field(default_factory=dict)
     turned_away: dict[int, str] = field(default_factory=dict)
     fixed: bool = False
+    pulse: Pulse = field(init=False)
 
     def __post_init__(self) -> None:
+        self.pulse = Pulse(self.grid, self.clock, self.settings.silent_seconds)
         self.samples: SampleFormat | None = self.log.samples
         if self.samples is not None:
             self.run_spec = replace(self.run_spec, classes=self.samples.classes, shape=self.samples.shape)
@@ -122,8 +125,10 @@ class SiteRegistry:
         Of sites, since a few that count for much, and do not answer, must not stop all others.
         """
         quorum = self.settings.quorum
-        if trained.samples > 0 and (
-            trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2)
+        nobody = planned.clients == 0  # Poisson sampling may draw nobody
+        if nobody or (
+            trained.samples > 0
+            and (trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2))
         ):
             self._attempt, self._waited, self._pauses = 1, 0.0, 0
             return True
@@ -179,7 +184,8 @@ class SiteRegistry:
     def _look(self, *, refresh: bool) -> None:
         """Compare the Grid's nodes with the list: drop who is gone, ask who is new, stale or due."""
         try:
-            nodes = {int(node) for node in self.grid.get_node_ids()}
+            self.pulse.look()
+            nodes = {int(node) for node in self.grid.get_node_ids() if not self.pulse.silent(int(node))}
         except Exception as error:
             raise unreachable(error) from error
         for node in self.turned_away.keys() - nodes:
@@ -220,7 +226,7 @@ class SiteRegistry:
                 self._drop(clients[node])
 
         transport = FlowerTransport(
-            self.grid, conversation, self.settings.hop_seconds_cap, self.settings.in_flight, self.clock, "hello"
+            self.grid, conversation, self.settings.hop_seconds_cap, self.settings.in_flight, self.clock, "hello", self.pulse
         )
         found = ask(transport, range(len(nodes)), skipped)
         answers: dict[int, Registration] = {nodes[index]: transport.answers[index] for index in found}
@@ -287,6 +293,8 @@ class SiteRegistry:
                 return f"the site '{name}' asks for the number {number}, which is that of '{taken[number]}'"
         elif 0 <= wanted != number:
             return f"the site '{name}' asks for the number {wanted}, and has been {number} in this run"
+        if any(other != number for other, at in self._nodes.items() if at == node):  # else it would count twice
+            return f"the site '{name}' has another name on the same node"
         self._numbers[name] = number
         self._nodes[number] = node
         admitted = replace(member, number=number)

@@ -31,20 +31,15 @@ from fedgsp.deploy.settings import DeploySettings, why_not
 from fedgsp.engine.messages import ChainOutput, EngineEvent, HopDone, HopSkipped
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.conversation import CheckedAnswer, Conversation, OutgoingMessage, Questions
 from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.site_checks import check_untrained
-from fedgsp.engine.transports.flower.transport import (
-    CheckedAnswer,
-    Conversation,
-    FlowerTransport,
-    OutgoingMessage,
-    Questions,
-    ask,
-)
+from fedgsp.engine.transports.flower.transport import FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UPDATE, UpdateGuard, check_size, moved
 from fedgsp.method import Method
 from fedgsp.methods import named
+from fedgsp.plan import HandOver
 from fedgsp.run.part_checks import begun, finished
 from fedgsp.server import evaluated_model
 
@@ -94,6 +89,8 @@ class FedGSP:
         half = method.server.requires_local
         if method.yields != "one" or half:
             raise InputError(f"the method '{method.name}' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
+        if isinstance(method.planner, HandOver):
+            raise InputError("the planner 'hand-over' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
         if self.kappa is None:
             return method
         if not hasattr(method.planner, "kappa"):

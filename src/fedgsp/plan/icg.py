@@ -25,7 +25,12 @@ Leftovers = Literal["out", "deal"]
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Alg. 2, line 1: how many clusters (L), of which size, and how many clients are sampled to fill them."""
+    """Alg. 2, line 1: how many clusters (L), of which size, and how many clients are sampled to fill them.
+
+    Args:
+        clusters: How many clusters there are (L).
+        size: Clients in each.
+    """
 
     clusters: int
     size: int
@@ -45,7 +50,14 @@ class ClusterShape:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Equal-size clusters: `labels` (n,), their `centroids` (L, F), the objective after each iteration, and how it ended."""
+    """Equal-size clusters: `labels` (n,), their `centroids` (L, F), the objective after each iteration, and how it ended.
+
+    Args:
+        labels: The cluster of each client.
+        centroids: The mean of each cluster.
+        objective: Half the sum of squared distances to the own centroid, after each iteration.
+        converged: Whether nothing moved in the last iteration.
+    """
 
     labels: NDArray[np.int64]
     centroids: NDArray[np.float64]
@@ -173,6 +185,11 @@ def deal(clusters: NDArray[np.int64], n_groups: int, rng: np.random.Generator) -
     """Shuffle each cluster and give its i-th client to group i (Alg. 2, line 6); those after the last group are NOBODY's.
 
     `clusters` (n,) are cluster labels of equal-size clusters, of at least `n_groups` clients each; returns group labels (n,).
+
+    Args:
+        clusters: Labels of clusters of equal size, each of at least `n_groups` clients.
+        n_groups: How many groups to deal to.
+        rng: Source of random numbers.
     """
     size = len(clusters) // (int(clusters.max()) + 1)
     members = np.argsort(clusters, kind="stable").reshape(-1, size)  # a row per cluster

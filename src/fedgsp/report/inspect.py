@@ -30,6 +30,27 @@ class Inspection:
 
     `classes` is 0 for regression, whose targets count in ten quantile bins. `class_counts` are samples of all parts.
     `effective_classes` is exp(entropy): how many equally frequent classes would be as varied.
+
+    Args:
+        source: Where the data comes from, where that has a text.
+        fingerprint: A digest of the data.
+        edition: Which FEMNIST this is, in a sentence; None: it is none.
+        clients: How many clients there are.
+        samples: How many samples.
+        parts: Samples of each part: train, validation, test.
+        shape: Shape of a sample.
+        dtype: Type of its numbers.
+        classes: How many classes there are.
+        class_counts: Samples of each class.
+        sizes: Quantiles of the clients' sizes.
+        classes_held: Quantiles of the number of classes of a client.
+        effective_classes: Quantiles of the effective number of classes of a client.
+        effective_classes_all: The effective number of all samples together.
+        emd: Quantiles of the distance of a client's classes to everybody's.
+        cpd: Quantiles of the class probability distance over pairs.
+        skew: The skew as a number from 0 to 100, in words.
+        duplicates: Samples that occur more than once.
+        suggestions: What to do about what was found.
     """
 
     source: str | None

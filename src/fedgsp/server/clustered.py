@@ -57,7 +57,17 @@ COLUMNS = 8192
 
 @dataclass(frozen=True)
 class Clustered(ServerRule):
-    """Split clusters by the cosine of their clients' updates; one model for each."""
+    """Split clusters by the cosine of their clients' updates; one model for each.
+
+    Args:
+        eps1: A cluster may split only if its mean update is shorter than this.
+        eps2: And only if some client's update is longer than this.
+        gamma: Bound on the noise of gradients; -1 accepts every split.
+        linkage: How the two halves are found: "single" is exact, "complete" what the authors' notebook does.
+        first_round: Nobody is split before this round.
+        keep: Clusters of so many clients or fewer stay whole.
+        weights: Whether a client counts by its samples or like every other.
+    """
 
     kind: ClassVar[str] = "clustered"
 
@@ -71,6 +81,7 @@ class Clustered(ServerRule):
 
     needs: ClassVar[Literal["sum", "all"]] = "all"
     needs_everybody: ClassVar[bool] = True
+    several_live: ClassVar[bool] = True
     """All clients train in every round: who plans for it must not sample."""
 
     def __post_init__(self) -> None:

@@ -48,10 +48,19 @@ class TestFrames:
 class TestPolling:
     def test_quick_while_a_run_is_on_and_slow_when_idle(self) -> None:
         polling = Polling()
-        assert polling.seconds(0.0) == 2.0
+        assert polling.seconds(0.0) == 3.0
         polling.worked(10.0, None)
         assert polling.seconds(10.0) == polling.seconds(69.9) == 0.1
-        assert polling.seconds(70.0) == 2.0
+        assert polling.seconds(70.0) == 3.0
+
+    def test_hearts_beat_often_in_a_run_of_few_nodes_only(self) -> None:
+        polling = Polling()
+        assert not polling.closely(0.0)
+        polling.worked(10.0, 2.0)
+        assert polling.closely(69.0)
+        assert not polling.closely(70.0)
+        polling.worked(80.0, 2.1)
+        assert not polling.closely(81.0)
 
     def test_a_server_of_many_nodes_asks_for_patience_within_bounds(self) -> None:
         polling = Polling()

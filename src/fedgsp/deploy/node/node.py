@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fedgsp.core.errors import InputError, RunFailed, Terminated
 from fedgsp.core.files import read_toml
+from fedgsp.core.heartbeat import BEAT_SECONDS
 from fedgsp.deploy.certificates import read_node_key
 from fedgsp.deploy.layout import checked_address
 from fedgsp.deploy.node import fleet
@@ -25,7 +26,7 @@ from fedgsp.deploy.superlink import Distrusted, SuperLink, SuperLinkRefused, Unr
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-QUICK_SECONDS, IDLE_SECONDS = 0.1, 2.0
+QUICK_SECONDS, IDLE_SECONDS = 0.1, 3.0
 """Between two questions for work: while a run is on (unless the server says otherwise), and else."""
 RUN_SECONDS = 60.0
 """A run is on for so long after the last message."""
@@ -92,8 +93,14 @@ class Polling:
 
     def seconds(self, now: float) -> float:
         """Until the next question."""
-        on = now - self.last < max(RUN_SECONDS, 3 * self.quick)
-        return self.quick if on else max(self.idle, self.quick)
+        return self.quick if self._on(now) else max(self.idle, self.quick)
+
+    def closely(self, now: float) -> bool:
+        """Whether a run is on of so few nodes that each may beat its heart often all the time."""
+        return self._on(now) and self.quick <= BEAT_SECONDS
+
+    def _on(self, now: float) -> bool:
+        return now - self.last < max(RUN_SECONDS, 3 * self.quick)
 
 
 @dataclass
@@ -183,8 +190,10 @@ class WarmNode:
                 time.sleep(AWAY_SECONDS)
             except fleet.RunOver as error:
                 self.say(f"a message of a run that is over: {error}")
+            now = time.monotonic()
+            connection.promise(self.polling.closely(now))
             if received is None:
-                time.sleep(self.polling.seconds(time.monotonic()))
+                time.sleep(self.polling.seconds(now))
 
     def _alive(self) -> None:
         """Touch a file, for whoever checks this node's health."""
@@ -198,6 +207,7 @@ class WarmNode:
 
     def _work(self, connection: fleet.FleetConnection, received: fleet.Received) -> None:
         """One message."""
+        connection.promise(True)
         kind, begun = received.message.metadata.message_type, time.monotonic()
         names = list(received.contents)
         facts = {

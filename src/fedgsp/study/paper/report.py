@@ -16,6 +16,7 @@ from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.study.findings import read_findings, write_findings
+from fedgsp.study.folding import folded
 from fedgsp.study.paper.catalog import STUDIES
 from fedgsp.study.paper.claims import CLAIMS, Claim
 from fedgsp.study.paper.first_screen import first_screen
@@ -78,7 +79,7 @@ def write_report(out: Path, *, remarks: Path | None = None) -> list[Path]:
     verdicts = {claim.name: _checked(claim, found) for claim in CLAIMS}
     pages = {"README.md": _side_by_side(verdicts, found, said), "claims.md": _all_verdicts(verdicts, found, said)}
     for name, text in pages.items():
-        write_whole(out / name, text.encode())
+        write_whole(out / name, folded(text).encode())
     return [out / name for name in pages]
 
 

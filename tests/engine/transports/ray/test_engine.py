@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from ray._private import ray_constants
 
 import fedgsp
@@ -103,6 +105,31 @@ def test_samples_in_files_are_read_in_place(tmp_path: Path) -> None:
     common["data"] = tiny.federation()
     with pytest.raises(InputError, match="not in files"):
         fedgsp.train(**common, engine=on_ray(data="files"), workers=2)
+
+
+class Noisy:
+    """A data set with a random transform in it."""
+
+    def __init__(self) -> None:
+        self.data = tiny.federation()
+
+    def __len__(self) -> int:
+        return len(self.data.features)
+
+    def __getitem__(self, i: int) -> tuple[Any, int]:
+        return self.data.features[i] + np.float32(torch.rand(()).item()), int(self.data.labels[i])
+
+
+@pytest.mark.usefixtures("ray_here")
+@pytest.mark.parametrize("place", ["shards", pytest.param("store", marks=pytest.mark.slow)])
+def test_a_data_set_is_read_anew_where_clients_train(place: str) -> None:
+    samples = Noisy()
+    owner = np.arange(len(samples)) % 6
+    once, anew = (fedgsp.from_dataset(samples, owner, anew=anew, standardise=True) for anew in (False, True))
+    common: dict[str, Any] = {"method": tiny.chains(), "model": tiny.linear, "rounds": 2}
+    local = fedgsp.train(**common, data=anew, workers=0)
+    assert states(fedgsp.train(**common, data=anew, engine=on_ray(data=place), workers=2)) == states(local)
+    assert states(fedgsp.train(**common, data=once, workers=0)) != states(local)
 
 
 @pytest.mark.usefixtures("ray_here")

@@ -86,7 +86,7 @@ def _refusal(error: Exception, content: RecordDict) -> dict[str, Any]:
         traceback.print_exception(error)
         said = f"it failed: {_told(came_from, content)}"
     if isinstance(error, Refused):
-        return {"refused": said, "for_good": error.for_good, "changed": error.changed}
+        return {"refused": said, "for_good": error.for_good, "changed": error.changed, "wants": error.wants}
     return {"refused": said, "for_good": False}
 
 
