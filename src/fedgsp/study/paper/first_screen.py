@@ -86,12 +86,12 @@ def _ours(facts: Facts) -> list[str]:
             for pair in told["pairs"] if pair["against"] == "fedgsp"
         ]  # fmt: skip
         if said:
-            lines.append(f"  - {place}, to {100 * told['target']:.0f} %, {facts['seeds']} seeds: {'; '.join(said)}.")
+            lines.append(f"- On {place}, to {100 * told['target']:.0f} %, {facts['seeds']} seeds: {'; '.join(said)}.")
     pairs = [pair for told in facts.get("verdicts", {}).values() for pair in told["pairs"]]
     held = sum(pair["verdict"] == HOLDS for pair in pairs)
     if pairs:
         lines.append(
-            f"  - No more rounds, fewer serial steps and fewer bytes, all by more than noise (*), holds in {held} of "
+            f"- No more rounds, fewer serial steps and fewer bytes, all by more than noise (*), holds in {held} of "
             f"{len(pairs)} comparisons with FedGSP tuned by the same budget ([ours](ours/README.md))."
         )
     return lines
