@@ -47,7 +47,7 @@ class Preset:
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
     ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82)
-    ours_skew: str = "Dirichlet(0.1)"
+    ours_skew: str | None = "Dirichlet(0.1)"
     ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.78)
     skews: tuple[str, ...] = tuple(SKEWS)
     skew_clients: tuple[int, ...] = (40, 100, 368)
