@@ -115,7 +115,7 @@ def show(runner: PaperRunner, found: FewRuns) -> Findings:
         f"By the final accuracy ({window}) on validation samples after {arm.rounds} rounds, {arm.model}, "
         f"{facts['seeds']} seed(s), mean over {', '.join(runner.preset.few_skews)}: a growth takes the place of the paper's "
         f"if it is ahead by more than {100 * CLOSE:.0f} point(s) at equal rounds and is not behind by as much at equal "
-        f"serial steps. {_cut(runner)}With one seed that is no proof; learning rates are those that tuning chose for 368 clients."
+        f"serial steps. {_cut(runner)}With one seed that is no proof; learning rates are those that were tuned for 368 clients."
     )
     return Findings("few-clients", TITLE, tables, [], facts, notes)
 
