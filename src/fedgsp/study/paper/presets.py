@@ -46,9 +46,9 @@ class Preset:
     kappas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 1.0)
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
-    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82)
+    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.75, 0.82)
     ours_skew: str | None = "Dirichlet(0.1)"
-    ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.78)
+    ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.65)
     skews: tuple[str, ...] = tuple(SKEWS)
     skew_clients: tuple[int, ...] = (40, 100, 368)
     skew_whole: tuple[int, ...] = (100,)
