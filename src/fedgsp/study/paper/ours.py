@@ -148,7 +148,8 @@ def _tables(runner: PaperRunner, found: OwnRuns, rows: Sequence[Any], ends: Sequ
         "ours-pairs", f"Ours against FedGSP until the target, per cent more or less ({len(seeds)} seed(s), first {seeds[0]})",
         (Column("data"), Column("target %", percent), Column("ours"), Column("against"), Column("seeds that both reached it"),
          *(Column(words) for words in COSTS.values()), Column("verdict")), pairs,
-        "The target is the highest of those below that every run reached. The mean ratio (geometric) with its 95 % interval, paired over seeds; * is larger than the noise, 5 % over all pairs "
+        "The target is the highest of those below that every run reached. The mean ratio (geometric) "
+        "with its 95 % interval, paired over seeds; * is larger than the noise, 5 % over all pairs "
         "and costs of a data set by Holm's correction. It holds where rounds are not clearly more, and serial steps and bytes "
         "are clearly fewer.", kept=False,
     )  # fmt: skip
