@@ -46,9 +46,9 @@ class Preset:
     kappas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 1.0)
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
-    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82)
-    ours_skew: str = "Dirichlet(0.1)"
-    ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.78)
+    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.75, 0.82)
+    ours_skew: str | None = "Dirichlet(0.1)"
+    ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.65)
     skews: tuple[str, ...] = tuple(SKEWS)
     skew_clients: tuple[int, ...] = (40, 100, 368)
     skew_whole: tuple[int, ...] = (100,)
@@ -73,7 +73,8 @@ PRESETS: Mapping[str, Preset] = {
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
         skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 8, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
-        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
+        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20), ours_skew=None, skew_clients=(100,), skew_whole=(),
+        few_clients=(15,),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
