@@ -48,6 +48,8 @@ KINDS: dict[str, SourceKind] = {
     "images": SourceKind(load_images, takes_path=True),
 }
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv"}
+SITES = "sites"
+"""An option of every source: its clients are dealt to so many sites (`FederatedData.dealt`)."""
 OPTIONS = re.compile(r":(?=[^:/,=]+=)")
 """Where options begin: a colon with key= behind it. The last such place counts, so paths and values may hold colons."""
 
@@ -113,7 +115,8 @@ def load(
     parsed = parse(source)
     kind = KINDS[parsed.kind]
     accepted = _accepted(kind.load)
-    options = _typed_options(parsed, accepted)
+    options = _typed_options(parsed, {**accepted, SITES: "int"})
+    sites = options.pop(SITES, None)
     if data_seed is not None:
         check_seed(data_seed)
     if clients is not None and clients < 1:
@@ -124,6 +127,9 @@ def load(
     if made:
         options["clients"] = clients
     data = kind.load(parsed.path, progress=progress, **options) if kind.takes_path else kind.load(**options)
+    if sites is not None:
+        data = data.dealt(sites, options.get("seed", data_seed or 0))
+        options[SITES] = sites
     if clients is None or made:
         spelled = {key: str(value) for key, value in options.items()}
         return replace(data, source=absolute(str(replace(parsed, options=spelled))))
@@ -138,6 +144,17 @@ def absolute(source: str) -> str:
     if not parsed.path or not KINDS[parsed.kind].local:
         return str(parsed)
     return str(replace(parsed, path=str(Path(parsed.path).resolve())))
+
+
+def with_option(source: str, key: str, value: object) -> str:
+    """The same source with one option more.
+
+    Example:
+        >>> with_option("glyphs:clients=20", "sites", 5)
+        'glyphs:clients=20,sites=5'
+    """
+    parsed = parse(source)
+    return str(replace(parsed, options={**parsed.options, key: str(value)}))
 
 
 def _split_options(text: str) -> tuple[str, dict[str, str]]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import digest as tensor_digest
@@ -113,6 +114,23 @@ class StudyRunner:
         self._builder = RunBuilder(self._data, model, task, once=Once())
         self._clients, self._seeds, self._workers, self._adjust, self._watch = clients, seeds, workers, adjust, watch
         self._step_seconds: dict[tuple[str, type], float] = {}
+
+    def on(self, data: FederatedData | None, facts: DataFacts) -> Self:
+        """A runner on other data that shares everything else with this one: folder, store, and the list of what was used.
+
+        Args:
+            data: As for `StudyRunner`.
+            facts: As for `StudyRunner`.
+        """
+        other = copy(self)
+        other.facts, other._data = facts, None if data is None else replace(data, source=facts.source)
+        other._builder = replace(self._builder, data=other._data, once=Once())
+        return other
+
+    @property
+    def has_data(self) -> bool:
+        """Whether anything can be trained."""
+        return self._data is not None
 
     @property
     def data(self) -> FederatedData:

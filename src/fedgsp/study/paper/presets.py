@@ -16,7 +16,8 @@ class Preset:
     `target` is the accuracy that "rounds to target" is about; None is the scaled target: the whole per cent that FedAvg has at
     its end (the paper's 80 % is just that of its FedAvg, 80.1 %). `log_alphas` are the growth study's rates for Log; Linear and
     Exp get rates with which as many groups are there in the last round, so that only the way there differs. `holdout` is the
-    share of clients that never train where a study evaluates unseen clients.
+    share of clients that never train where a study evaluates unseen clients. `attacked_...` and `attack_...` are the settings of
+    the robustness study.
     """
 
     name: str
@@ -28,6 +29,9 @@ class Preset:
     rivals: Arm
     cost: Arm
     ours: Arm
+    attacked_sites: Arm
+    attacked_chains: Arm
+    attacked_clients: Arm
     tune_rounds: int
     log_alphas: tuple[float, ...]
     betas: tuple[int, ...]
@@ -41,6 +45,15 @@ class Preset:
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
     ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82, 0.84)
+    attack_sites: int = 20
+    attack_shares: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4)
+    attacks: tuple[str, ...] = ("sign-flip", "scaled", "gaussian", "inner-product", "label-flip")
+    attack_rules: tuple[str, ...] = ()
+    chain_lengths: tuple[int, ...] = (1, 2, 4, 8)
+    attacked_tune_rounds: int = 2
+    attacked_lr: float = 0.03
+    attacked_lr_alone: float = 0.1
+    attacked_kappa: float = 0.1
     workers: int | str = "auto"
 
 
@@ -51,18 +64,23 @@ PRESETS: Mapping[str, Preset] = {
         name="paper", data=FEMNIST, curves=(Arm("leaf_cnn", 500, 1),), growth=Arm("leaf_cnn", 500, 1),
         kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
         rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3), tune_rounds=50,
+        attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1), attacked_clients=Arm("leaf_cnn", 200, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
     ),
     "laptop": Preset(
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 60, 5, 3), tune_rounds=15,
+        attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 6, 1), attacked_clients=Arm("small_cnn", 10, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
         kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
         rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3), tune_rounds=2,
+        attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
+        attack_sites=10, attack_shares=(0.0, 0.2), attacks=("sign-flip",), chain_lengths=(2,), attacked_tune_rounds=1,
+        attack_rules=("mean", "median"),
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9),
     ),
@@ -70,7 +88,9 @@ PRESETS: Mapping[str, Preset] = {
 """`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
 
 
-ARMS = ("growth", "kappa", "table", "rivals", "cost", "ours")
+ARMS = (
+    "growth", "kappa", "table", "rivals", "cost", "ours", "attacked_sites", "attacked_chains", "attacked_clients",
+)  # fmt: skip
 
 
 def with_model(preset: Preset, model: str) -> Preset:
