@@ -25,8 +25,8 @@ def study(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets or ours. "
-            "'report' makes all pages again from the finished runs and trains nothing.",
+            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, ours or "
+            "robustness. 'report' makes all pages again from the finished runs and trains nothing.",
         ),
     ],
     preset: Annotated[str, typer.Option(help="Settings: smoke (minutes), laptop (hours) or paper (the paper's).")] = "smoke",
@@ -65,7 +65,9 @@ def study(
 
     def show(one: str, found: Findings, drawn: bool) -> None:
         if not silent:
-            typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
+            typer.echo(
+                "\n\n".join([found.title, *(t.markdown().rstrip() for t in found.tables if t.kept != "file"), *found.notes])
+            )
             typer.echo(f"\nfiles in {asked.place / one}: README.md, {one}.json, tables as .csv{FIGURES[drawn]}\n")
 
     with hint_on_interrupt():

@@ -46,7 +46,7 @@ class Findings:
         return f"Findings of {self.study}: {self.title}\n  tables: {tables}\n  pictures: {len(self.pictures)}"
 
     def _repr_html_(self) -> str:
-        tables = [html_table(t.title, [c.name for c in t.columns], t.shown(), t.note) for t in self.tables]
+        tables = [html_table(t.title, [c.name for c in t.columns], t.shown(), t.note) for t in self.tables if t.kept != "file"]
         return page(self.title, [*(f"<p>{escape(note)}</p>" for note in self.notes), *tables], {}, "")
 
 
@@ -89,7 +89,7 @@ def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool 
     """
     folder.mkdir(parents=True, exist_ok=True)
     shown = not draw or can_plot()
-    for table in found.tables:
+    for table in (table for table in found.tables if table.kept != "page"):
         write_whole(folder / f"{table.name}.csv", table.csv().encode())
     for picture in found.pictures if draw and shown else ():
         draw_picture(picture, folder)
@@ -104,7 +104,7 @@ def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool 
         "versions": dict(origin.versions),
         "facts": found.facts,
         "notes": list(found.notes),
-        "tables": {table.name: table.as_dict() for table in found.tables},
+        "tables": {table.name: table.as_dict() for table in found.tables if table.kept != "file"},
         "figures": {picture.name: picture.digest() for picture in found.pictures},
         "units": origin.used,
     }
@@ -129,7 +129,7 @@ def read_findings(out: Path, study: str) -> dict[str, Any] | None:
 def _page(found: Findings, origin: Origin, shown: bool) -> str:
     told, data = origin.versions, origin.data
     blocks = [f"# {found.title}", *found.notes]
-    blocks += [table.markdown().rstrip() for table in found.tables]
+    blocks += [table.markdown().rstrip() for table in found.tables if table.kept != "file"]
     blocks += [f"![{picture.name}]({picture.name}.png)\n\n{picture.caption}" for picture in found.pictures if shown]
     figures = ", figures as SVG" if found.pictures and shown else ""
     blocks.append(

@@ -8,7 +8,19 @@ from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.findings import Findings
-from fedgsp.study.paper import cost_to_target, cpd, curves, fleets, growth, kappa, ours, rivals, table
+from fedgsp.study.paper import (
+    cost_to_target,
+    cpd,
+    curves,
+    fleets,
+    growth,
+    kappa,
+    ours,
+    rivals,
+    robustness,
+    robustness_tables,
+    table,
+)
 from fedgsp.study.paper.runner import PaperRunner
 
 
@@ -39,6 +51,7 @@ STUDIES: Mapping[str, Study] = {
     "rivals": Study(rivals.TITLE, rivals.gather, rivals.show, of_paper=False),
     "fleets": Study(fleets.TITLE, fleets.gather, fleets.show, of_paper=False),
     "ours": Study(ours.TITLE, ours.gather, ours.show, of_paper=False),
+    "robustness": Study(robustness.TITLE, robustness.gather, robustness_tables.show, of_paper=False),
 }
 
 

@@ -99,10 +99,10 @@ def gather(runner: PaperRunner) -> RobustRuns:
     choice = {name: _on_validation(sites, name, rule) for name, rule in asked_of(runner, CANDIDATES).items()}
     best = best_of(choice)
     preset, wanted = runner.preset, dict[tuple[str, str, str], list["Trace"]]()
-    for method, rules in (("fedavg", {MEAN: Mean(), best: CANDIDATES[best]}), ("fedgsp", {best: CANDIDATES[best]})):
-        for name, rule in rules.items():
-            for attack in (NOBODY, *preset.attacks):
-                arm = preset.attacked_sites
+    arm = preset.attacked_sites
+    for method in ("fedavg", "fedgsp"):
+        for name, rule in {MEAN: Mean(), best: CANDIDATES[best]}.items():
+            for attack in (NOBODY, *(() if (method, name) == ("fedgsp", MEAN) else preset.attacks)):
                 wanted[method, name, attack] = [
                     _run(sites, replace(site_method(sites, method), server=rule), attack, SITE_ATTACKERS, arm, seed,
                          f"{method} {name} {attack} sites")

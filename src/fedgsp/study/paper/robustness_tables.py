@@ -1,0 +1,239 @@
+"""What the runs of `study robustness` say: the choice of a rule, 2 of 20 sites, chains by their length, and every rule's grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fedgsp.report.study_figures import Curve, LinePlot, Picture
+from fedgsp.study.findings import Findings
+from fedgsp.study.noise import Estimate
+from fedgsp.study.paper.robustness import (
+    ATTACKS,
+    CANDIDATES,
+    CHAIN_ATTACKS,
+    CHAIN_SHARE,
+    MEAN,
+    NOBODY,
+    RULES,
+    SITE_ATTACKERS,
+    SITE_GROUPS,
+    TITLE,
+    RobustRuns,
+    accuracy,
+    asked_of,
+    chains_of,
+)
+from fedgsp.study.tables import Column, Table, number, percent
+
+if TYPE_CHECKING:
+    from fedgsp.study.paper.runner import PaperRunner
+    from fedgsp.study.units import Trace
+
+WITHIN = 0.03
+"""How much less than with nobody attacking a recommended rule may leave."""
+METHODS = {"fedavg": "FedAvg", "fedgsp": "FedGSP"}
+
+
+def show(runner: PaperRunner, found: RobustRuns) -> Findings:
+    """Tables for each question, one picture of the grid, and every figure in one CSV file."""
+    preset = runner.preset
+    losses = {(method, attack): _lost(found, method, attack) for method in METHODS for attack in (NOBODY, *preset.attacks)}
+    facts: dict[str, Any] = {
+        "recommended": found.best, "choice": found.choice, "within": WITHIN,
+        "sites": {f"{m}, {r}, {a}": [accuracy(t) for t in runs] for (m, r, a), runs in found.sites.items()},
+        "lost": {f"{m}, {a}": None if lost is None else lost.mean for (m, a), lost in losses.items()},
+        "lengths": {f"{n}, {r}, {a}": accuracy(t) for (n, r, a), t in found.lengths.items()}, "spoilt": found.spoilt,
+        "grid": {f"{m}, {r}, {a}, {s:g}": accuracy(t) for (m, r, a, s), t in found.grid.items()},
+    }  # fmt: skip
+    tables = [_sites(runner, found, losses), _choice(runner, found), _chains(runner, found)]
+    tables += [_grid(runner, found, method) for method in METHODS]
+    notes = [_setting(runner), _verdict(runner, found, losses), _about_chains(found)]
+    return Findings("robustness", TITLE, [*tables, _every_figure(found)], [_picture(runner, found)], facts, notes)
+
+
+def _setting(runner: PaperRunner) -> str:
+    preset = runner.preset
+    scales = ", ".join(f"{name} {attack.scale:g}" for name, attack in ATTACKS.items() if name in preset.attacks)
+    return (
+        f"Accuracy in per cent on test samples after the last round, {preset.attacked_sites.model}, batches of "
+        f"{preset.batch_size}. Attackers and their `scale`: {scales}; what each hands on is in `client/attacks.py`. They are "
+        f"drawn by the run's seed, attack in every round in which they are sampled, and do not know each other. Learning "
+        f"rates: {preset.attacked_lr:g}; FedAvg of single clients {preset.attacked_lr_alone:g} (on femnist-368 `study table` chose "
+        f"these for FedGSP and FedAvg, on validation samples)."
+    )
+
+
+def _verdict(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str], Estimate | None]) -> str:
+    said = []
+    for method, words in METHODS.items():
+        lost = {attack: losses[method, attack] for attack in runner.preset.attacks}
+        beyond = [f"{a} ({_points(loss)})" for a, loss in lost.items() if loss is None or loss.mean > WITHIN]
+        if not beyond:
+            worst = max((loss.mean, a) for a, loss in lost.items() if loss is not None)
+            said.append(f"{words} with it stays within {100 * WITHIN:.0f} points of nobody attacking for every attacker "
+                        f"(worst: {worst[1]}, {100 * worst[0]:.1f} points lost)")  # fmt: skip
+        else:
+            said.append(f"{words} with it does not stay within {100 * WITHIN:.0f} points for {', '.join(beyond)}")
+    sites = runner.preset.attack_sites
+    return (
+        f"**{round(SITE_ATTACKERS * sites)} of {sites} sites attack.** Recommended, by the worst attacker on validation "
+        f"samples: `{found.best}`. {'; '.join(said)}."
+    )
+
+
+def _points(lost: Estimate | None) -> str:
+    return "diverged" if lost is None else f"{100 * lost.mean:.1f} points lost"
+
+
+def _about_chains(found: RobustRuns) -> str:
+    lengths = [length for length in found.spoilt if length != "fedgsp"]
+    measured = ", ".join(f"{fmean(found.spoilt[n]):.0%} of chains of {n}" for n in lengths if found.spoilt[n])
+    rounds = found.spoilt["fedgsp"]
+    first = f"; of FedGSP's {rounds[0]:.0%} in round 1 and {rounds[-1]:.0%} in round {len(rounds)}" if rounds else ""
+    return (
+        f"**A chain is as honest as its worst client.** An attacker spoils what the clients before it have learnt, and those "
+        f"behind it train on what it left. With {CHAIN_SHARE:.0%} of the clients attacking, an attacker is in {measured}{first}. "
+        f"No rule withstands a majority of dishonest chains: what helps is shorter chains, which is what FedGSP's grow into."
+    )
+
+
+def _lost(found: RobustRuns, method: str, attack: str) -> Estimate | None:
+    """Accuracy with nobody attacking and the plain mean, minus that under attack, paired over seeds; None if one diverged."""
+    pairs = list(zip(found.sites[method, MEAN, NOBODY], found.sites[method, found.best, attack], strict=True))
+    figures = [(accuracy(before), accuracy(after)) for before, after in pairs]
+    gaps = [before - after for before, after in figures if before is not None and after is not None]
+    return Estimate.of(gaps) if gaps and len(gaps) == len(figures) else None
+
+
+def _mean(runs: list[Trace]) -> Estimate | str | None:
+    """Over seeds; None where nothing was asked for."""
+    if not runs:
+        return None
+    figures = [figure for trace in runs if (figure := accuracy(trace)) is not None]
+    return Estimate.of(figures) if len(figures) == len(runs) else "diverged"
+
+
+def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str], Estimate | None]) -> Table:
+    preset, best = runner.preset, found.best
+    arm = preset.attacked_sites
+    columns = [Column("attackers")]
+    for words in METHODS.values():
+        columns += [
+            Column(f"{words}, mean", percent),
+            Column(f"{words}, {best}", percent),
+            Column(f"{words}: points lost", _hundredfold),
+        ]
+    rows = []
+    for attack in (NOBODY, *preset.attacks):
+        row: list[Any] = [attack]
+        for method in METHODS:
+            row += [_mean(found.sites.get((method, rule, attack), [])) for rule in (MEAN, best)] + [losses[method, attack]]
+        rows.append(row)
+    attackers = round(SITE_ATTACKERS * preset.attack_sites)
+    return Table(
+        "robustness-sites", f"{attackers} of {preset.attack_sites} sites attack, {arm.rounds} rounds", columns, rows,
+        f"The federation's {runner.facts.clients} clients are dealt at random to {preset.attack_sites} sites, which all take "
+        f"part in every round. Means over {len(list(runner.seeds(arm)))} seed(s), ± 95 % interval. Points lost: against nobody "
+        f"attacking and the plain mean, paired over seeds. FedGSP has {SITE_GROUPS} chains in round 1 and more later.",
+        kept="page",
+    )  # fmt: skip
+
+
+def _hundredfold(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _choice(runner: PaperRunner, found: RobustRuns) -> Table:
+    attacks = runner.preset.attacks
+    rows = [
+        (name, *(_or_diverged(found.choice[name][attack]) for attack in attacks),
+         min(found.choice[name][attack] or 0.0 for attack in attacks)) for name in asked_of(runner, CANDIDATES)
+    ]  # fmt: skip
+    return Table(
+        "robustness-choice", f"The choice of a rule: validation samples, {runner.preset.attacked_tune_rounds} rounds, seed 0",
+        (Column("rule"), *(Column(attack, percent) for attack in attacks), Column("worst", percent)), rows,
+        "FedAvg at the same sites. A number behind a rule is its `share`. Test samples had no part in the choice.", kept="page",
+    )  # fmt: skip
+
+
+def _or_diverged(figure: float | None) -> float | str:
+    return "diverged" if figure is None else figure
+
+
+def _chains(runner: PaperRunner, found: RobustRuns) -> Table:
+    preset, rules = runner.preset, (MEAN, found.best)
+    columns = [Column("clients of a chain"), Column("chains", number()), Column("with an attacker", percent),
+               Column("by the formula", percent)]  # fmt: skip
+    columns += [Column(f"{attack}, {rule}", percent) for attack in (NOBODY, *CHAIN_ATTACKS) for rule in rules]
+    rows = []
+    for length in preset.chain_lengths:
+        told = found.spoilt[str(length)]
+        figures = [_or_diverged(accuracy(found.lengths[length, rule, a])) for a in (NOBODY, *CHAIN_ATTACKS) for rule in rules]
+        rows.append(
+            (str(length), chains_of(runner, length).chains, fmean(told) if told else None, 1 - (1 - CHAIN_SHARE) ** length,
+             *figures)
+        )  # fmt: skip
+    return Table(
+        "robustness-chains", f"Chains of one length, {CHAIN_SHARE:.0%} of the clients attack, "
+        f"{preset.attacked_chains.rounds} rounds, seed 0", columns, rows,
+        "As many chains as take the clients of a FedAvg round. By the formula: 1 - (1 - p)^L. Longer chains learn more in a "
+        "round, so the columns with nobody attacking say what a length is worth without attackers.", kept="page",
+    )  # fmt: skip
+
+
+def _grid(runner: PaperRunner, found: RobustRuns, method: str) -> Table:
+    preset, rules = runner.preset, asked_of(runner, RULES)
+    arm = preset.attacked_chains if method == "fedgsp" else preset.attacked_clients
+    rows: list[tuple[Any, ...]] = []
+    for attack in (NOBODY, *preset.attacks):
+        for share in preset.attack_shares:
+            if (attack == NOBODY) == (share == 0):
+                cells = (_or_diverged(accuracy(found.grid[method, rule, attack, share])) for rule in rules)
+                rows.append((attack, share, *cells))
+    kappa = preset.kappa_default if method == "fedgsp" else preset.attacked_kappa
+    return Table(
+        f"robustness-{method}", f"{METHODS[method]}, {arm.rounds} rounds, a share of all {runner.facts.clients} clients attacks",
+        (Column("attackers"), Column("share", "{:.0%}".format), *(Column(rule, percent) for rule in rules)), rows,
+        f"One seed. {kappa:.0%} of the {'groups' if method == 'fedgsp' else 'clients'} are sampled in a round, so the share of "
+        f"attackers in a round varies. Rules are set for up to 40 % of the chains, whatever the share is.", kept="page",
+    )  # fmt: skip
+
+
+def _every_figure(found: RobustRuns) -> Table:
+    """Every run in a line: for whoever wants another table."""
+    rows: list[tuple[Any, ...]] = []
+    rows += [("choice", "fedavg", 1, rule, attack, SITE_ATTACKERS, 0, figure)
+             for rule, by_attack in found.choice.items() for attack, figure in by_attack.items()]  # fmt: skip
+    rows += [("sites", method, None, rule, attack, SITE_ATTACKERS, seed, accuracy(trace))
+             for (method, rule, attack), runs in found.sites.items() for seed, trace in enumerate(runs)]  # fmt: skip
+    rows += [("lengths", "chains", length, rule, attack, CHAIN_SHARE, 0, accuracy(trace))
+             for (length, rule, attack), trace in found.lengths.items()]  # fmt: skip
+    rows += [("grid", method, None, rule, attack, share, 0, accuracy(trace))
+             for (method, rule, attack, share), trace in found.grid.items()]  # fmt: skip
+    names = ("question", "method", "clients of a chain", "rule", "attackers", "share", "seed", "accuracy")
+    return Table("robustness", "Every figure", [Column(name) for name in names], rows, kept="file")
+
+
+def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
+    shares, rules = runner.preset.attack_shares, asked_of(runner, RULES)
+    rows = [
+        [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy", list(_curves(found, method, attack, shares, rules)))
+         for attack in runner.preset.attacks] for method, words in METHODS.items()
+    ]  # fmt: skip
+    return Picture(
+        "robustness", "Accuracy after the last round over the share of clients that attack, a panel for each attacker; one "
+        "colour for a rule. A curve ends where training diverged.", rows,
+    )  # fmt: skip
+
+
+def _curves(found: RobustRuns, method: str, attack: str, shares: tuple[float, ...], rules: Any) -> Iterator[Curve]:
+    for rule in rules:
+        points = []
+        for share in sorted(shares):
+            figure = accuracy(found.grid[method, rule, attack if share else NOBODY, share])
+            if figure is None:
+                break
+            points.append((share, figure))
+        yield Curve(rule, [x for x, _ in points], [y for _, y in points])
