@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fedgsp.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedgsp.study.findings import Findings
@@ -41,6 +44,10 @@ def study(
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Estimate the time it will take. Train nothing.")] = False,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="With report: another study folder to take finished runs from."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts (or the estimate) as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -54,8 +61,10 @@ def study(
     asked = StudyRequest(names, preset, data, model, rounds, seeds, out, worker_count(workers), wanted, sets or ())
     if names == ["report"]:
         asked.chosen()
-        _report(asked.place, quiet)
+        _report(asked.place, merge or (), quiet)
         return
+    if merge:
+        raise InputError("--from is for `fedgsp study report`: it takes in runs that are finished.")
     silent = quiet or as_json
     with progress_bar(silent) as progress:
         opened = asked.opened(progress, trained=not estimate)
@@ -76,11 +85,17 @@ def study(
         typer.echo(json.dumps({name: found.facts for name, found in told.items()}, indent=2))
 
 
-def _report(place: Path, quiet: bool) -> None:
+def _report(place: Path, merge: Sequence[Path], quiet: bool) -> None:
     from fedgsp.report.plotting import can_plot
     from fedgsp.run.overlay import changed
     from fedgsp.study.paper.report import derive
+    from fedgsp.study.store import UnitStore
 
+    if merge:
+        store = UnitStore(place)
+        for folder in merge:
+            store.merge(folder)
+        store.save()
     drawn = can_plot()
     written = derive(place, adjusted=lambda sets: lambda config: changed(config, list(sets)), draw=drawn)
     if not quiet:

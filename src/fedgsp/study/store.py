@@ -130,6 +130,25 @@ class UnitStore:
         if self.studies.get(name) != asked:
             self.studies[name], self._changed = dict(asked), True
 
+    def merge(self, folder: Path) -> None:
+        """Take in the finished runs of another folder, and what its studies were asked for where this one has no such study.
+
+        Args:
+            folder: A folder of studies with a store.
+
+        Raises:
+            InputError: There is no store, or a run that both have differs in its figures.
+        """
+        there = UnitStore(folder)
+        if not there.units:
+            raise InputError(f"{folder} has no finished runs: there is no {MANIFEST} with units in it.")
+        for unit in there.units.keys() & self.units.keys():
+            for mine, theirs in zip(self.rows().get(unit, ()), there.rows().get(unit, ()), strict=False):
+                if _figures(mine) != _figures(theirs):
+                    raise InputError(f"{unit} has other figures in {folder} than in {self.folder}: nothing was taken in.")
+        self._take_over(there)
+        self._changed = True
+
     def save(self) -> None:
         """Write both files, each whole or not at all: first the rows, so that a manifest never names what is not there.
 

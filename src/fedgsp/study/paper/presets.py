@@ -16,8 +16,8 @@ class Preset:
     `target` is the accuracy that "rounds to target" is about; None is the scaled target: the whole per cent that FedAvg has at
     its end (the paper's 80 % is just that of its FedAvg, 80.1 %). `log_alphas` are the growth study's rates for Log; Linear and
     Exp get rates with which as many groups are there in the last round, so that only the way there differs. `holdout` is the
-    share of clients that never train where a study evaluates unseen clients. `attacked_...` and `attack_...` are the settings of
-    the robustness study.
+    share of clients that never train where a study evaluates unseen clients. What begins with `attack` is
+    about the robustness study.
     """
 
     name: str
@@ -64,7 +64,8 @@ PRESETS: Mapping[str, Preset] = {
         name="paper", data=FEMNIST, curves=(Arm("leaf_cnn", 500, 1),), growth=Arm("leaf_cnn", 500, 1),
         kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
         rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3), tune_rounds=50,
-        attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1), attacked_clients=Arm("leaf_cnn", 200, 1),
+        attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1),
+        attacked_clients=Arm("leaf_cnn", 200, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
     ),
     "laptop": Preset(

@@ -25,7 +25,6 @@ from fedgsp.client.rules import SGD
 from fedgsp.core.seeds import Purpose, Seeds, generator
 from fedgsp.data import load
 from fedgsp.data.sources import with_option
-from fedgsp.method import Method
 from fedgsp.plan import ICG, Grouped, OfLength
 from fedgsp.run.metrics import final
 from fedgsp.server import (
@@ -42,6 +41,7 @@ from fedgsp.study.study_runner import Arm, DataFacts
 from fedgsp.study.tune import on_validation
 
 if TYPE_CHECKING:
+    from fedgsp.method import Method
     from fedgsp.plan import Planner
     from fedgsp.study.paper.runner import PaperRunner
     from fedgsp.study.units import Trace

@@ -1,4 +1,4 @@
-"""What the runs of `study robustness` say: the choice of a rule, 2 of 20 sites, chains by their length, and every rule's grid."""
+"""What the runs of `study robustness` say: the choice of a rule, 2 of 20 sites, chains by their length, every rule's grid."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _setting(runner: PaperRunner) -> str:
         f"Accuracy in per cent on test samples after the last round, {preset.attacked_sites.model}, batches of "
         f"{preset.batch_size}. Attackers and their `scale`: {scales}; what each hands on is in `client/attacks.py`. They are "
         f"drawn by the run's seed, attack in every round in which they are sampled, and do not know each other. Learning "
-        f"rates: {preset.attacked_lr:g}; FedAvg of single clients {preset.attacked_lr_alone:g} (on femnist-368 `study table` chose "
-        f"these for FedGSP and FedAvg, on validation samples)."
+        f"rates: {preset.attacked_lr:g}; FedAvg of single clients {preset.attacked_lr_alone:g} (on femnist-368 `study "
+        f"table` chose these for FedGSP and FedAvg, on validation samples)."
     )
 
 
@@ -94,8 +94,8 @@ def _about_chains(found: RobustRuns) -> str:
     first = f"; of FedGSP's {rounds[0]:.0%} in round 1 and {rounds[-1]:.0%} in round {len(rounds)}" if rounds else ""
     return (
         f"**A chain is as honest as its worst client.** An attacker spoils what the clients before it have learnt, and those "
-        f"behind it train on what it left. With {CHAIN_SHARE:.0%} of the clients attacking, an attacker is in {measured}{first}. "
-        f"No rule withstands a majority of dishonest chains: what helps is shorter chains, which is what FedGSP's grow into."
+        f"behind it train on what it left. With {CHAIN_SHARE:.0%} of the clients attacking, one is in {measured}{first}."
+        f" No rule withstands a majority of dishonest chains: what helps is shorter chains, which is what FedGSP's grow into."
     )
 
 
@@ -194,7 +194,7 @@ def _grid(runner: PaperRunner, found: RobustRuns, method: str) -> Table:
                 rows.append((attack, share, *cells))
     kappa = preset.kappa_default if method == "fedgsp" else preset.attacked_kappa
     return Table(
-        f"robustness-{method}", f"{METHODS[method]}, {arm.rounds} rounds, a share of all {runner.facts.clients} clients attacks",
+        f"robustness-{method}", f"{METHODS[method]}, {arm.rounds} rounds, a share of {runner.facts.clients} clients attacks",
         (Column("attackers"), Column("share", "{:.0%}".format), *(Column(rule, percent) for rule in rules)), rows,
         f"One seed. {kappa:.0%} of the {'groups' if method == 'fedgsp' else 'clients'} are sampled in a round, so the share of "
         f"attackers in a round varies. Rules are set for up to 40 % of the chains, whatever the share is.", kept="page",
