@@ -46,7 +46,7 @@ class Preset:
     holdout: float = 0.1
     ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82, 0.84)
     attack_sites: int = 20
-    attack_shares: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4)
+    attack_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
     attacks: tuple[str, ...] = ("sign-flip", "scaled", "gaussian", "inner-product", "label-flip")
     attack_rules: tuple[str, ...] = ()
     chain_lengths: tuple[int, ...] = (1, 2, 4, 8)

@@ -169,6 +169,11 @@ def attacked(method: Method, attack: str, attackers: tuple[int, ...]) -> Method:
     return replace(method, local=replace(ATTACKS[attack], **common, attackers=attackers))
 
 
+def chain_attacks(runner: PaperRunner) -> list[str]:
+    """Nobody, and the attackers that chains are tried with."""
+    return [NOBODY, *(attack for attack in CHAIN_ATTACKS if attack in runner.preset.attacks)]
+
+
 def chain_method(runner: PaperRunner) -> Method:
     """FedGSP with the learning rate that the preset says."""
     method = runner.method("fedgsp")
@@ -222,7 +227,7 @@ def _lengths(runner: PaperRunner, rules: Mapping[str, ServerRule]) -> Iterator[t
     arm, method = runner.preset.attacked_chains, chain_method(runner)
     for length in runner.preset.chain_lengths:
         chains = replace(method, planner=chains_of(runner, length))
-        for attack in (NOBODY, *CHAIN_ATTACKS):
+        for attack in chain_attacks(runner):
             for name, rule in rules.items():
                 label = f"chains of {length} {name} {attack}"
                 yield (length, name, attack), _run(runner, replace(chains, server=rule), attack, CHAIN_SHARE, arm, 0, label)

@@ -12,7 +12,6 @@ from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.robustness import (
     ATTACKS,
     CANDIDATES,
-    CHAIN_ATTACKS,
     CHAIN_SHARE,
     MEAN,
     NOBODY,
@@ -23,6 +22,7 @@ from fedgsp.study.paper.robustness import (
     RobustRuns,
     accuracy,
     asked_of,
+    chain_attacks,
     chains_of,
 )
 from fedgsp.study.tables import Column, Table, number, percent
@@ -166,11 +166,11 @@ def _chains(runner: PaperRunner, found: RobustRuns) -> Table:
     preset, rules = runner.preset, (MEAN, found.best)
     columns = [Column("clients of a chain"), Column("chains", number()), Column("with an attacker", percent),
                Column("by the formula", percent)]  # fmt: skip
-    columns += [Column(f"{attack}, {rule}", percent) for attack in (NOBODY, *CHAIN_ATTACKS) for rule in rules]
+    columns += [Column(f"{attack}, {rule}", percent) for attack in chain_attacks(runner) for rule in rules]
     rows = []
     for length in preset.chain_lengths:
         told = found.spoilt[str(length)]
-        figures = [_or_diverged(accuracy(found.lengths[length, rule, a])) for a in (NOBODY, *CHAIN_ATTACKS) for rule in rules]
+        figures = [_or_diverged(accuracy(found.lengths[length, rule, a])) for a in chain_attacks(runner) for rule in rules]
         rows.append(
             (str(length), chains_of(runner, length).chains, fmean(told) if told else None, 1 - (1 - CHAIN_SHARE) ** length,
              *figures)
@@ -188,7 +188,7 @@ def _grid(runner: PaperRunner, found: RobustRuns, method: str) -> Table:
     arm = preset.attacked_chains if method == "fedgsp" else preset.attacked_clients
     rows: list[tuple[Any, ...]] = []
     for attack in (NOBODY, *preset.attacks):
-        for share in preset.attack_shares:
+        for share in sorted(preset.attack_shares):
             if (attack == NOBODY) == (share == 0):
                 cells = (_or_diverged(accuracy(found.grid[method, rule, attack, share])) for rule in rules)
                 rows.append((attack, share, *cells))
