@@ -194,3 +194,33 @@ class TestRuns:
         assert there.traces("a", tiny.chains(0.05), self.ARM) == traces
         with pytest.raises(InputError, match=r"lacks what its studies need \(a, .*, seed 0, 3 rounds\)"):
             there.traces("a", tiny.chains(0.05), replace(self.ARM, rounds=3))
+
+
+def test_the_runs_of_another_folder_are_taken_in(tmp_path: Path) -> None:
+    here, there = UnitStore(tmp_path / "here"), UnitStore(tmp_path / "there")
+    here.add_run("short", record(), trace(0.5))
+    there.add_run("short", record(), trace(0.5, 0.25))
+    other = there.add_run("other", record(lr=0.1), trace(0.4))
+    there.add_study("kappa", {"preset": "smoke"})
+    for one in (here, there):
+        one.save()
+    here.merge(tmp_path / "there")
+    here.save()
+    found = UnitStore(tmp_path / "here")
+    assert len(found.units) == 2
+    assert found.find(KEY, 2) is not None, "the longer one of a run that both have"
+    assert found.trace(other).history == trace(0.4).history
+    assert found.studies == {"kappa": {"preset": "smoke"}}
+
+
+def test_a_folder_with_other_figures_of_the_same_run_is_refused_whole(tmp_path: Path) -> None:
+    here, there = UnitStore(tmp_path / "here"), UnitStore(tmp_path / "there")
+    here.add_run("a", record(), trace(0.5))
+    there.add_run("a", record(), trace(0.6))
+    there.add_run("b", record(lr=0.1), trace(0.4))
+    there.save()
+    with pytest.raises(InputError, match="has other figures in"):
+        here.merge(tmp_path / "there")
+    assert len(here.units) == 1
+    with pytest.raises(InputError, match="has no finished runs"):
+        here.merge(tmp_path / "nowhere")

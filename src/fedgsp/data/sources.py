@@ -128,7 +128,7 @@ def load(
         options["clients"] = clients
     data = kind.load(parsed.path, progress=progress, **options) if kind.takes_path else kind.load(**options)
     if sites is not None:
-        data = data.dealt(sites, options.get("seed", data_seed or 0))
+        data = data.dealt(sites, options.get("seed", 0))
         options[SITES] = sites
     if clients is None or made:
         spelled = {key: str(value) for key, value in options.items()}

@@ -129,7 +129,7 @@ def site_method(runner: PaperRunner, name: str) -> Method:
     method = runner.method(name)
     planner = method.planner
     assert isinstance(planner, Grouped)
-    growth = replace(planner.growth, beta=SITE_GROUPS) if name == "fedgsp" else planner.growth  # type: ignore[call-arg]
+    growth = replace(planner.growth, beta=SITE_GROUPS) if name == "fedgsp" else planner.growth  # type: ignore[type-var]
     local = replace(method.local, lr=runner.preset.attacked_lr)
     return replace(method, local=local, planner=replace(planner, growth=growth, kappa=1.0))
 
