@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from fedgsp.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedgsp.study.findings import Findings
@@ -39,15 +36,14 @@ def study(
     seeds: Annotated[int | None, typer.Option(help="Number of seeds: 3 means 0, 1 and 2. Default: the preset's.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study. Default: runs/study-PRESET.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
+    merge: Annotated[
+        Path | None, typer.Option(help="With 'report': first take in the finished runs and studies of this folder.")
+    ] = None,
     methods: Annotated[
         str | None, typer.Option(help="Methods of table, rivals, fleets or ours, such as fedavg,fedgsp. For table also: all.")
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Estimate the time it will take. Train nothing.")] = False,
-    merge: Annotated[
-        list[Path] | None,
-        typer.Option("--from", help="With report: another study folder to take finished runs from."),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts (or the estimate) as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -61,10 +57,8 @@ def study(
     asked = StudyRequest(names, preset, data, model, rounds, seeds, out, worker_count(workers), wanted, sets or ())
     if names == ["report"]:
         asked.chosen()
-        _report(asked.place, merge or (), quiet)
+        _report(asked.place, merge, quiet)
         return
-    if merge:
-        raise InputError("--from is for `fedgsp study report`: it takes in runs that are finished.")
     silent = quiet or as_json
     with progress_bar(silent) as progress:
         opened = asked.opened(progress, trained=not estimate)
@@ -74,10 +68,9 @@ def study(
 
     def show(one: str, found: Findings, drawn: bool) -> None:
         if not silent:
-            typer.echo(
-                "\n\n".join([found.title, *(t.markdown().rstrip() for t in found.tables if t.kept != "file"), *found.notes])
-            )
-            typer.echo(f"\nfiles in {asked.place / one}: README.md, {one}.json, tables as .csv{FIGURES[drawn]}\n")
+            typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
+            figures = FIGURES[drawn].replace(" and .svg", "")
+            typer.echo(f"\nfiles in {asked.place / one}: README.md, {one}.json, tables as .csv{figures}\n")
 
     with hint_on_interrupt():
         told = conduct(asked, opened, lambda pending: watcher(pending, silent), show)
@@ -85,17 +78,18 @@ def study(
         typer.echo(json.dumps({name: found.facts for name, found in told.items()}, indent=2))
 
 
-def _report(place: Path, merge: Sequence[Path], quiet: bool) -> None:
+def _report(place: Path, merge: Path | None, quiet: bool) -> None:
     from fedgsp.report.plotting import can_plot
     from fedgsp.run.overlay import changed
     from fedgsp.study.paper.report import derive
     from fedgsp.study.store import UnitStore
 
-    if merge:
+    if merge is not None:
         store = UnitStore(place)
-        for folder in merge:
-            store.merge(folder)
+        taken = store.merge(UnitStore(merge))
         store.save()
+        if not quiet:
+            typer.echo(f"took {len(taken)} runs from {merge}")
     drawn = can_plot()
     written = derive(place, adjusted=lambda sets: lambda config: changed(config, list(sets)), draw=drawn)
     if not quiet:

@@ -87,7 +87,10 @@ class BoxPlot:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A heat map with its numbers written in; None is a cell without a figure, `low` and `high` the scale's ends."""
+    """A heat map with its numbers written in; None is a cell without a figure, `low` and `high` the scale's ends.
+
+    A frame marks the smallest of the map, or with `most` the largest of each column.
+    """
 
     title: str
     x: str
@@ -97,9 +100,10 @@ class HeatMap:
     values: Sequence[Sequence[float | None]]
     low: float
     high: float
+    most: bool = False
 
     def draw(self, axes: Any) -> None:
-        """Dark is small; the smallest of the map has a frame."""
+        """Dark is small."""
         grid = np.array([[np.nan if v is None else v for v in row] for row in self.values], dtype=float)
         axes.imshow(grid, cmap="cividis", vmin=self.low, vmax=self.high, aspect="auto", origin="lower")
         middle = (self.low + self.high) / 2
@@ -110,8 +114,11 @@ class HeatMap:
         if not np.isnan(grid).all():
             from matplotlib.patches import Rectangle
 
-            i, j = np.unravel_index(np.nanargmin(grid), grid.shape)
-            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
+            best = [divmod(int(np.nanargmin(grid)), grid.shape[1])]
+            if self.most:
+                best = [(int(np.nanargmax(column)), j) for j, column in enumerate(grid.T) if not np.isnan(column).all()]
+            for i, j in best:
+                axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
         axes.set_xticks(range(len(self.columns)), self.columns)
         axes.set_yticks(range(len(self.rows)), self.rows)
 
@@ -207,12 +214,12 @@ def figure_of(picture: Picture) -> Any:
     return figure
 
 
-def draw_picture(picture: Picture, folder: Path) -> list[Path]:
-    """Draw into folder/NAME.png and folder/NAME.svg, the same bytes each time."""
+def draw_picture(picture: Picture, folder: Path, endings: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Draw into folder/NAME.png and folder/NAME.svg, or into those that are wanted, the same bytes each time."""
     figure = figure_of(picture)
     import matplotlib
 
-    paths = [folder / f"{picture.name}.{suffix}" for suffix in ("png", "svg")]
+    paths = [folder / f"{picture.name}.{suffix}" for suffix in endings]
     try:
         with matplotlib.rc_context({"svg.hashsalt": "fedgsp", "svg.fonttype": "none"}):
             for path in paths:

@@ -46,7 +46,7 @@ class Findings:
         return f"Findings of {self.study}: {self.title}\n  tables: {tables}\n  pictures: {len(self.pictures)}"
 
     def _repr_html_(self) -> str:
-        tables = [html_table(t.title, [c.name for c in t.columns], t.shown(), t.note) for t in self.tables if t.kept != "file"]
+        tables = [html_table(t.title, [c.name for c in t.columns], t.shown(), t.note) for t in self.tables]
         return page(self.title, [*(f"<p>{escape(note)}</p>" for note in self.notes), *tables], {}, "")
 
 
@@ -75,25 +75,28 @@ class Origin:
         return sorted({unit["seed"] for unit in self.used.values() if "seed" in unit} | several)
 
 
-def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool = True) -> bool:
-    """Write README.md, STUDY.json, a .csv for each table, a .png and .svg for each figure.
+def write_findings(
+    found: Findings, origin: Origin, folder: Path, *, draw: bool = True, endings: Sequence[str] = ("png", "svg")
+) -> bool:
+    """Write README.md, STUDY.json, a .csv for each table that is kept so, and each figure.
 
     Args:
         found: What to write.
         origin: Where it comes from.
         folder: Where to write it.
         draw: Whether to draw the figures; without matplotlib they are not drawn.
+        endings: The kinds of files of a figure; the page shows the .png.
 
     Returns:
         Whether the page shows its figures: not if they had to be drawn and there is no matplotlib.
     """
     folder.mkdir(parents=True, exist_ok=True)
     shown = not draw or can_plot()
-    for table in (table for table in found.tables if table.kept != "page"):
+    for table in (table for table in found.tables if table.kept):
         write_whole(folder / f"{table.name}.csv", table.csv().encode())
     for picture in found.pictures if draw and shown else ():
-        draw_picture(picture, folder)
-    write_whole(folder / "README.md", _page(found, origin, shown).encode())
+        draw_picture(picture, folder, endings)
+    write_whole(folder / "README.md", _page(found, origin, shown, "svg" in endings).encode())
     record = {
         "schema": SCHEMA,
         "study": found.study,
@@ -104,7 +107,7 @@ def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool 
         "versions": dict(origin.versions),
         "facts": found.facts,
         "notes": list(found.notes),
-        "tables": {table.name: table.as_dict() for table in found.tables if table.kept != "file"},
+        "tables": {table.name: table.as_dict() for table in found.tables},
         "figures": {picture.name: picture.digest() for picture in found.pictures},
         "units": origin.used,
     }
@@ -126,12 +129,12 @@ def read_findings(out: Path, study: str) -> dict[str, Any] | None:
     return found
 
 
-def _page(found: Findings, origin: Origin, shown: bool) -> str:
+def _page(found: Findings, origin: Origin, shown: bool, svg: bool) -> str:
     told, data = origin.versions, origin.data
     blocks = [f"# {found.title}", *found.notes]
-    blocks += [table.markdown().rstrip() for table in found.tables if table.kept != "file"]
+    blocks += [table.markdown().rstrip() for table in found.tables]
     blocks += [f"![{picture.name}]({picture.name}.png)\n\n{picture.caption}" for picture in found.pictures if shown]
-    figures = ", figures as SVG" if found.pictures and shown else ""
+    figures = ", figures as SVG" if found.pictures and shown and svg else ""
     blocks.append(
         f"Made by `{origin.command}`; seeds {', '.join(map(str, origin.seeds)) or 'none'}; data {data['source']}, fingerprint "
         f"`{data['fingerprint']}` ({data['clients']} clients, {data['samples']} samples); fedgsp {told['fedgsp']}, torch "

@@ -130,25 +130,6 @@ class UnitStore:
         if self.studies.get(name) != asked:
             self.studies[name], self._changed = dict(asked), True
 
-    def merge(self, folder: Path) -> None:
-        """Take in the finished runs of another folder, and what its studies were asked for where this one has no such study.
-
-        Args:
-            folder: A folder of studies with a store.
-
-        Raises:
-            InputError: There is no store, or a run that both have differs in its figures.
-        """
-        there = UnitStore(folder)
-        if not there.units:
-            raise InputError(f"{folder} has no finished runs: there is no {MANIFEST} with units in it.")
-        for unit in there.units.keys() & self.units.keys():
-            for mine, theirs in zip(self.rows().get(unit, ()), there.rows().get(unit, ()), strict=False):
-                if _figures(mine) != _figures(theirs):
-                    raise InputError(f"{unit} has other figures in {folder} than in {self.folder}: nothing was taken in.")
-        self._take_over(there)
-        self._changed = True
-
     def save(self) -> None:
         """Write both files, each whole or not at all: first the rows, so that a manifest never names what is not there.
 
@@ -161,6 +142,29 @@ class UnitStore:
             self._take_over(UnitStore(self.folder))
             self._write()
         self._changed = False
+
+    def merge(self, other: UnitStore) -> list[str]:
+        """Take in what another folder has: its runs, and its studies where there is none of that name here.
+
+        Args:
+            other: The other folder's store.
+
+        Returns:
+            The units that are new here, or longer than they were.
+
+        Raises:
+            InputError: Both have a run with other figures in the same rounds.
+        """
+        taken = []
+        for unit, record in other.units.items():
+            mine, theirs = self.rows().get(unit, []), other.rows().get(unit, [])
+            if any(_figures(one) != _figures(two) for one, two in zip(mine, theirs, strict=False)):
+                raise InputError(f"{unit} has other figures in {other.folder} than in {self.folder}; one of them is wrong.")
+            if unit not in self.units or record.get("rounds", 0) > self.units[unit].get("rounds", 0):
+                taken.append(unit)
+        self._take_over(other)
+        self._changed = True
+        return taken
 
     def make_units(self) -> Path:
         """The folder in which runs are trained; git is asked to leave it out, since all that is needed of them is stored."""

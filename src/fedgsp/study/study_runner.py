@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.tensors import digest as tensor_digest
@@ -110,32 +109,25 @@ class StudyRunner:
     ) -> None:
         self.facts, self.out, self.store = facts, out, store
         self.used: dict[str, dict[str, Any]] = {}
-        self._data = None if data is None else replace(data, source=facts.source)
-        self._builder = RunBuilder(self._data, model, task, once=Once())
+        self._builder = RunBuilder(None, model, task)
+        self.put_data(data)
         self._clients, self._seeds, self._workers, self._adjust, self._watch = clients, seeds, workers, adjust, watch
         self._step_seconds: dict[tuple[str, type], float] = {}
 
-    def on(self, data: FederatedData | None, facts: DataFacts) -> Self:
-        """A runner on other data that shares everything else with this one: folder, store, and the list of what was used.
-
-        Args:
-            data: As for `StudyRunner`.
-            facts: As for `StudyRunner`.
-        """
-        other = copy(self)
-        other.facts, other._data = facts, None if data is None else replace(data, source=facts.source)
-        other._builder = replace(self._builder, data=other._data, once=Once())
-        return other
-
-    @property
-    def has_data(self) -> bool:
-        """Whether anything can be trained."""
-        return self._data is not None
+    def put_data(self, data: FederatedData | None) -> None:
+        """Train on this from now on; `facts` are of it."""
+        self._data = None if data is None else replace(data, source=self.facts.source)
+        self._builder = replace(self._builder, data=self._data, once=Once())
 
     @property
     def data(self) -> FederatedData:
         """What is trained on."""
         return self._needed("the data")
+
+    @property
+    def builder(self) -> RunBuilder:
+        """Makes runs on this data; for a study that looks at more than a journal has."""
+        return self._builder
 
     @property
     def score(self) -> str | None:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from fedgsp.study.noise import Estimate
 
@@ -58,7 +58,7 @@ class Table:
         columns: Headings, and how values are shown.
         rows: Plain values, `Estimate`s (two columns in CSV) or None for nothing.
         note: What stands below it.
-        kept: Whether it stands on the page and in a CSV file ("both"), or only in one of them ("page", "file").
+        kept: Whether it has a CSV file of its own; a lesser table is on the page and in STUDY.json only.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
     note: str = ""
-    kept: Literal["both", "page", "file"] = "both"
+    kept: bool = True
 
     def csv(self) -> str:
         """Every digit; an estimate is its mean and, in a column beside it, the half-width of its interval."""

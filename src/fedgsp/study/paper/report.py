@@ -27,6 +27,8 @@ from fedgsp.study.study_runner import DataFacts
 Adjusted = Callable[[Sequence[str]], Callable[[RunConfig], RunConfig]]
 NOT_YET = "not measured yet"
 REMARKS = "remarks.toml"
+PICTURES = ("png",)
+"""One file a figure: results are committed."""
 STAND_IN = (
     " Where it says small_cnn, the paper's network, leaf_cnn, was out of reach for the number of runs (what a step "
     "takes: docs/studies.md)."
@@ -57,7 +59,7 @@ def derive(out: Path, into: Path | None = None, *, adjusted: Adjusted, draw: boo
             adjust=adjusted(asked["set"]),
         )  # fmt: skip
         found = STUDIES[name].show(runner, STUDIES[name].gather(runner))
-        write_findings(found, runner.origin(asked["command"], asked["preset"]), into / name, draw=draw)
+        write_findings(found, runner.origin(asked["command"], asked["preset"]), into / name, draw=draw, endings=PICTURES)
     return [*(into / name / "README.md" for name in store.studies), *write_report(into, remarks=out / REMARKS)]
 
 

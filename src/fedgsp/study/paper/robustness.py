@@ -14,6 +14,7 @@ seed; a larger share contains a smaller one. Runs are evaluated after their last
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -119,9 +120,11 @@ def at_sites(runner: PaperRunner) -> PaperRunner:
     source, count = runner.facts.source, runner.preset.attack_sites
     dealt = with_option(source, "sites", count)
     told = runner.computed("sites", {"sites": count}, lambda: asdict(DataFacts.of(load(dealt), dealt)))
-    data = load(dealt) if runner.has_data else None
-    facts = DataFacts(**told) if data is None else DataFacts.of(data, dealt)
-    return runner.on(data, facts)
+    data = None if runner.builder.data is None else load(dealt)
+    other = copy(runner)
+    other.facts = DataFacts(**told) if data is None else DataFacts.of(data, dealt)
+    other.put_data(data)
+    return other
 
 
 def site_method(runner: PaperRunner, name: str) -> Method:
@@ -212,7 +215,7 @@ def _on_validation(sites: PaperRunner, name: str, rule: ServerRule) -> dict[str,
     arm = replace(sites.preset.attacked_sites, rounds=sites.preset.attacked_tune_rounds)
     method = replace(site_method(sites, "fedavg"), server=rule)
     found = {
-        attack: _run(sites, method, attack, SITE_ATTACKERS, arm, 0, f"choosing {name} {attack} sites", test=False)
+        attack: _run(sites, method, attack, SITE_ATTACKERS, arm, 0, f"tuning {name} {attack} sites", test=False)
         for attack in sites.preset.attacks
     }
     return {attack: accuracy(trace) for attack, trace in found.items()}

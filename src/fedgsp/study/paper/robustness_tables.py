@@ -37,7 +37,7 @@ METHODS = {"fedavg": "FedAvg", "fedgsp": "FedGSP"}
 
 
 def show(runner: PaperRunner, found: RobustRuns) -> Findings:
-    """Tables for each question, one picture of the grid, and every figure in one CSV file."""
+    """A table for each question, and one picture of the grid."""
     preset = runner.preset
     losses = {(method, attack): _lost(found, method, attack) for method in METHODS for attack in (NOBODY, *preset.attacks)}
     facts: dict[str, Any] = {
@@ -47,10 +47,9 @@ def show(runner: PaperRunner, found: RobustRuns) -> Findings:
         "lengths": {f"{n}, {r}, {a}": accuracy(t) for (n, r, a), t in found.lengths.items()}, "spoilt": found.spoilt,
         "grid": {f"{m}, {r}, {a}, {s:g}": accuracy(t) for (m, r, a, s), t in found.grid.items()},
     }  # fmt: skip
-    tables = [_sites(runner, found, losses), _choice(runner, found), _chains(runner, found)]
-    tables += [_grid(runner, found, method) for method in METHODS]
+    tables = [_sites(runner, found, losses), _chains(runner, found), _grid(runner, found), _choice(runner, found)]
     notes = [_setting(runner), _verdict(runner, found, losses), _about_chains(found)]
-    return Findings("robustness", TITLE, [*tables, _every_figure(found)], [_picture(runner, found)], facts, notes)
+    return Findings("robustness", TITLE, tables, [_picture(runner, found)], facts, notes)
 
 
 def _setting(runner: PaperRunner) -> str:
@@ -137,7 +136,7 @@ def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str],
         f"The federation's {runner.facts.clients} clients are dealt at random to {preset.attack_sites} sites, which all take "
         f"part in every round. Means over {len(list(runner.seeds(arm)))} seed(s), ± 95 % interval. Points lost: against nobody "
         f"attacking and the plain mean, paired over seeds. FedGSP has {SITE_GROUPS} chains in round 1 and more later.",
-        kept="page",
+        kept=False,
     )  # fmt: skip
 
 
@@ -154,7 +153,7 @@ def _choice(runner: PaperRunner, found: RobustRuns) -> Table:
     return Table(
         "robustness-choice", f"The choice of a rule: validation samples, {runner.preset.attacked_tune_rounds} rounds, seed 0",
         (Column("rule"), *(Column(attack, percent) for attack in attacks), Column("worst", percent)), rows,
-        "FedAvg at the same sites. A number behind a rule is its `share`. Test samples had no part in the choice.", kept="page",
+        "FedAvg at the same sites. A number behind a rule is its `share`. Test samples had no part in the choice.", kept=False,
     )  # fmt: skip
 
 
@@ -179,41 +178,28 @@ def _chains(runner: PaperRunner, found: RobustRuns) -> Table:
         "robustness-chains", f"Chains of one length, {CHAIN_SHARE:.0%} of the clients attack, "
         f"{preset.attacked_chains.rounds} rounds, seed 0", columns, rows,
         "As many chains as take the clients of a FedAvg round. By the formula: 1 - (1 - p)^L. Longer chains learn more in a "
-        "round, so the columns with nobody attacking say what a length is worth without attackers.", kept="page",
+        "round, so the columns with nobody attacking say what a length is worth without attackers.", kept=False,
     )  # fmt: skip
 
 
-def _grid(runner: PaperRunner, found: RobustRuns, method: str) -> Table:
+def _grid(runner: PaperRunner, found: RobustRuns) -> Table:
     preset, rules = runner.preset, asked_of(runner, RULES)
-    arm = preset.attacked_chains if method == "fedgsp" else preset.attacked_clients
     rows: list[tuple[Any, ...]] = []
-    for attack in (NOBODY, *preset.attacks):
-        for share in sorted(preset.attack_shares):
-            if (attack == NOBODY) == (share == 0):
-                cells = (_or_diverged(accuracy(found.grid[method, rule, attack, share])) for rule in rules)
-                rows.append((attack, share, *cells))
-    kappa = preset.kappa_default if method == "fedgsp" else preset.attacked_kappa
+    for method, words in METHODS.items():
+        for attack in (NOBODY, *preset.attacks):
+            for share in sorted(preset.attack_shares):
+                if (attack == NOBODY) == (share == 0):
+                    cells = (_or_diverged(accuracy(found.grid[method, rule, attack, share])) for rule in rules)
+                    rows.append((words, attack, share, *cells))
+    alone, chains = preset.attacked_clients.rounds, preset.attacked_chains.rounds
     return Table(
-        f"robustness-{method}", f"{METHODS[method]}, {arm.rounds} rounds, a share of {runner.facts.clients} clients attacks",
-        (Column("attackers"), Column("share", "{:.0%}".format), *(Column(rule, percent) for rule in rules)), rows,
-        f"One seed. {kappa:.0%} of the {'groups' if method == 'fedgsp' else 'clients'} are sampled in a round, so the share of "
-        f"attackers in a round varies. Rules are set for up to 40 % of the chains, whatever the share is.", kept="page",
+        "robustness", f"A share of the {runner.facts.clients} clients attacks",
+        (Column("method"), Column("attackers"), Column("share", "{:.0%}".format),
+         *(Column(rule, percent) for rule in rules)), rows,
+        f"One seed. FedAvg: {alone} rounds, {preset.attacked_kappa:.0%} of the clients in each; FedGSP: {chains} rounds, "
+        f"{preset.kappa_default:.0%} of the groups. So the share of attackers in a round varies. A number behind a rule is its "
+        f"`share`: rules are set for two fifths of the chains, whatever attacks.",
     )  # fmt: skip
-
-
-def _every_figure(found: RobustRuns) -> Table:
-    """Every run in a line: for whoever wants another table."""
-    rows: list[tuple[Any, ...]] = []
-    rows += [("choice", "fedavg", 1, rule, attack, SITE_ATTACKERS, 0, figure)
-             for rule, by_attack in found.choice.items() for attack, figure in by_attack.items()]  # fmt: skip
-    rows += [("sites", method, None, rule, attack, SITE_ATTACKERS, seed, accuracy(trace))
-             for (method, rule, attack), runs in found.sites.items() for seed, trace in enumerate(runs)]  # fmt: skip
-    rows += [("lengths", "chains", length, rule, attack, CHAIN_SHARE, 0, accuracy(trace))
-             for (length, rule, attack), trace in found.lengths.items()]  # fmt: skip
-    rows += [("grid", method, None, rule, attack, share, 0, accuracy(trace))
-             for (method, rule, attack, share), trace in found.grid.items()]  # fmt: skip
-    names = ("question", "method", "clients of a chain", "rule", "attackers", "share", "seed", "accuracy")
-    return Table("robustness", "Every figure", [Column(name) for name in names], rows, kept="file")
 
 
 def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
