@@ -25,7 +25,6 @@ from platformdirs import user_state_path
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.files import replace_whole
-from fedgsp.data.sources import parse
 
 Trust = bool | frozenset[str]
 """True: whatever is named may run. Else only what the user named: this, or nothing."""
@@ -122,6 +121,8 @@ def _kinds(table: Any) -> Iterator[Any]:
 
 def _encoder(source: Any) -> str | None:
     """The function that a source of data names; what cannot be read is refused by whoever loads it."""
+    from fedgsp.data.sources import parse  # all readers of data
+
     if not isinstance(source, str):
         return None
     try:

@@ -71,6 +71,7 @@ class Clustered(ServerRule):
 
     needs: ClassVar[Literal["sum", "all"]] = "all"
     needs_everybody: ClassVar[bool] = True
+    several_live: ClassVar[bool] = True
     """All clients train in every round: who plans for it must not sample."""
 
     def __post_init__(self) -> None:

@@ -47,6 +47,7 @@ class ModelRotation(Mean):
     """Hand live models on between rounds, average them every `period` rounds."""
 
     kind: ClassVar[str] = "hand-on"
+    several_live: ClassVar[bool] = True
     tuned_over: ClassVar[Mapping[str, Values]] = {"period": (5, 10)}
 
     period: int = 10

@@ -77,6 +77,8 @@ class ServerRule(Part):
 
     needs_everybody: ClassVar[bool] = False
     """Whether all clients must train in every round: who plans for it must not sample."""
+    several_live: ClassVar[bool] = False
+    """Whether several models are trained side by side: then no rule about one global model can go around it."""
     companion_preparation: ClassVar[str] = ""
     """The preparation, by its kind, that comes with the rule where only the rule is named, as in `fedgsp+meta`."""
 

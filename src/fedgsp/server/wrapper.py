@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import ServerState, Setting, Yields
-from fedgsp.server.clustered import Clustered
 from fedgsp.server.mean import Mean
-from fedgsp.server.model_rotation import ModelRotation
 from fedgsp.server.rule import Bench, ServerRule, Update, View, hand
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ class Wrapper(ServerRule):
     """Whether a method's name puts it inside what comes with a local rule (SCAFFOLD's half), wherever its word stands."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.server, ModelRotation | Clustered):
+        if self.server.several_live:
             raise InputError(
                 f"the server rule '{self.kind}' is about one global model; it cannot go around a rule with several live ones."
             )
