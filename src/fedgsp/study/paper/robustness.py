@@ -3,7 +3,8 @@
 Four questions, each with runs of its own:
 
     choice    which rule is best at 20 sites of which 2 attack? On validation samples, with seed 0, by the worst attacker
-    sites     what is left of the accuracy there with that rule: FedAvg and FedGSP, every attacker, test samples, several seeds
+    sites     what is left of the accuracy there with that rule: single sites (FedAvg), FedGSP's chains and chains of two sites;
+              every attacker, test samples, several seeds
     lengths   a chain is as honest as its worst client: what do longer chains cost?
     grid      0 to 40 % of all clients attack: every rule, every attacker
 
@@ -26,7 +27,7 @@ from fedgsp.client.rules import SGD
 from fedgsp.core.seeds import Purpose, Seeds, generator
 from fedgsp.data import load
 from fedgsp.data.sources import with_option
-from fedgsp.plan import ICG, Grouped, OfLength
+from fedgsp.plan import ICG, Grouped, Log, OfLength
 from fedgsp.run.metrics import final
 from fedgsp.server import (
     CentredClipping,
@@ -66,6 +67,7 @@ CANDIDATES: Mapping[str, ServerRule] = {
     "centred-clipping": CentredClipping(),
 }  # fmt: skip
 """For 2 of 20 sites: a server that expects a tenth, and takes twice that to be safe."""
+SITE_METHODS = ("fedavg", "fedgsp", "pairs")
 SITE_ATTACKERS = 0.1
 SITE_GROUPS = 4
 """Groups of FedGSP in the first round at 20 sites: chains of five."""
@@ -101,9 +103,9 @@ def gather(runner: PaperRunner) -> RobustRuns:
     best = best_of(choice)
     preset, wanted = runner.preset, dict[tuple[str, str, str], list["Trace"]]()
     arm = preset.attacked_sites
-    for method in ("fedavg", "fedgsp"):
+    for method in SITE_METHODS:
         for name, rule in {MEAN: Mean(), best: CANDIDATES[best]}.items():
-            for attack in (NOBODY, *(() if (method, name) == ("fedgsp", MEAN) else preset.attacks)):
+            for attack in (NOBODY, *(preset.attacks if method == "fedavg" or name != MEAN else ())):
                 wanted[method, name, attack] = [
                     _run(sites, replace(site_method(sites, method), server=rule), attack, SITE_ATTACKERS, arm, seed,
                          f"{method} {name} {attack} sites")
@@ -128,11 +130,11 @@ def at_sites(runner: PaperRunner) -> PaperRunner:
 
 
 def site_method(runner: PaperRunner, name: str) -> Method:
-    """FedAvg or FedGSP with all sites in every round."""
-    method = runner.method(name)
+    """One of `SITE_METHODS` with all sites in every round."""
+    method = runner.method("fedavg" if name == "fedavg" else "fedgsp")
     planner = method.planner
     assert isinstance(planner, Grouped)
-    growth = replace(planner.growth, beta=SITE_GROUPS) if name == "fedgsp" else planner.growth  # type: ignore[type-var]
+    growth = {"fedavg": planner.growth, "fedgsp": Log(beta=SITE_GROUPS), "pairs": OfLength(2)}[name]
     local = replace(method.local, lr=runner.preset.attacked_lr)
     return replace(method, local=local, planner=replace(planner, growth=growth, kappa=1.0))
 
