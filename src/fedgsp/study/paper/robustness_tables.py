@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 WITHIN = 0.03
 """How much less than with nobody attacking a recommended rule may leave."""
 METHODS = {"fedavg": "FedAvg", "fedgsp": "FedGSP"}
+AT_SITES = {**METHODS, "pairs": "chains of two"}
 
 
 def show(runner: PaperRunner, found: RobustRuns) -> Findings:
     """A table for each question, and one picture of the grid."""
     preset = runner.preset
-    losses = {(method, attack): _lost(found, method, attack) for method in METHODS for attack in (NOBODY, *preset.attacks)}
+    losses = {(method, attack): _lost(found, method, attack) for method in AT_SITES for attack in (NOBODY, *preset.attacks)}
     facts: dict[str, Any] = {
         "recommended": found.best, "choice": found.choice, "within": WITHIN,
         "sites": {f"{m}, {r}, {a}": [accuracy(t) for t in runs] for (m, r, a), runs in found.sites.items()},
@@ -66,7 +67,7 @@ def _setting(runner: PaperRunner) -> str:
 
 def _verdict(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str], Estimate | None]) -> str:
     said = []
-    for method, words in METHODS.items():
+    for method, words in AT_SITES.items():
         lost = {attack: losses[method, attack] for attack in runner.preset.attacks}
         beyond = [f"{a} ({_points(loss)})" for a, loss in lost.items() if loss is None or loss.mean > WITHIN]
         if not beyond:
@@ -106,10 +107,7 @@ def _lost(found: RobustRuns, method: str, attack: str) -> Estimate | None:
     return Estimate.of(gaps) if gaps and len(gaps) == len(figures) else None
 
 
-def _mean(runs: list[Trace]) -> Estimate | str | None:
-    """Over seeds; None where nothing was asked for."""
-    if not runs:
-        return None
+def _mean(runs: list[Trace]) -> Estimate | str:
     figures = [figure for trace in runs if (figure := accuracy(trace)) is not None]
     return Estimate.of(figures) if len(figures) == len(runs) else "diverged"
 
@@ -117,25 +115,24 @@ def _mean(runs: list[Trace]) -> Estimate | str | None:
 def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str], Estimate | None]) -> Table:
     preset, best = runner.preset, found.best
     arm = preset.attacked_sites
-    columns = [Column("attackers")]
-    for words in METHODS.values():
-        columns += [
-            Column(f"{words}, mean", percent),
-            Column(f"{words}, {best}", percent),
-            Column(f"{words}: points lost", _hundredfold),
-        ]
+    columns = [Column("attackers"), Column("FedAvg, mean", percent)]
+    for words in AT_SITES.values():
+        columns += [Column(f"{words}, {best}", percent), Column("points lost", _hundredfold)]
     rows = []
     for attack in (NOBODY, *preset.attacks):
-        row: list[Any] = [attack]
-        for method in METHODS:
-            row += [_mean(found.sites.get((method, rule, attack), [])) for rule in (MEAN, best)] + [losses[method, attack]]
+        row: list[Any] = [attack, _mean(found.sites["fedavg", MEAN, attack])]
+        for method in AT_SITES:
+            row += [_mean(found.sites[method, best, attack]), losses[method, attack]]
         rows.append(row)
+    plain = {words: _mean(found.sites[method, MEAN, NOBODY]) for method, words in AT_SITES.items()}
+    means = ", ".join(f"{words} {_hundredfold(p.mean) if isinstance(p, Estimate) else p}" for words, p in plain.items())
     attackers = round(SITE_ATTACKERS * preset.attack_sites)
     return Table(
         "robustness-sites", f"{attackers} of {preset.attack_sites} sites attack, {arm.rounds} rounds", columns, rows,
         f"The federation's {runner.facts.clients} clients are dealt at random to {preset.attack_sites} sites, which all take "
         f"part in every round. Means over {len(list(runner.seeds(arm)))} seed(s), ± 95 % interval. Points lost: against nobody "
-        f"attacking and the plain mean, paired over seeds. FedGSP has {SITE_GROUPS} chains in round 1 and more later.",
+        f"attacking and the plain mean of the same method ({means}), paired over seeds. FedGSP has {SITE_GROUPS} chains in round "
+        f"1 and more later; chains of two are FedGSP's with two sites each in every round.",
         kept=False,
     )  # fmt: skip
 
