@@ -47,6 +47,7 @@ class Preset:
     ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82, 0.84)
     attack_sites: int = 20
     attack_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
+    attack_chain_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
     attacks: tuple[str, ...] = ("sign-flip", "scaled", "gaussian", "inner-product", "label-flip")
     attack_rules: tuple[str, ...] = ()
     chain_lengths: tuple[int, ...] = (1, 2, 4, 8)
@@ -72,7 +73,7 @@ PRESETS: Mapping[str, Preset] = {
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 60, 5, 3), tune_rounds=15,
-        attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 6, 1), attacked_clients=Arm("small_cnn", 10, 1),
+        attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 8, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
@@ -80,7 +81,7 @@ PRESETS: Mapping[str, Preset] = {
         kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
         rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3), tune_rounds=2,
         attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
-        attack_sites=10, attack_shares=(0.0, 0.2), attacks=("sign-flip",), chain_lengths=(2,), attacked_tune_rounds=1,
+        attack_sites=10, attack_shares=(0.0, 0.2), attack_chain_shares=(0.0, 0.2), attacks=("sign-flip",), chain_lengths=(2,), attacked_tune_rounds=1,
         attack_rules=("mean", "median"),
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9),

@@ -240,13 +240,20 @@ def _lengths(runner: PaperRunner, rules: Mapping[str, ServerRule]) -> Iterator[t
 
 def _grid(runner: PaperRunner) -> Iterator[tuple[tuple[str, str, str, float], Trace]]:
     preset = runner.preset
-    for share in preset.attack_shares:
-        for name, arm in (("fedgsp", preset.attacked_chains), ("fedavg", preset.attacked_clients)):
-            for rule, server in asked_of(runner, RULES).items():
-                method = grid_method(runner, name, server)
-                for attack in preset.attacks if share else (NOBODY,):
-                    label = f"{name} {rule} {attack} {share:g}"
-                    yield (name, rule, attack, share), _run(runner, method, attack, share, arm, 0, label)
+    for name, share in grid_cells(runner):
+        arm = preset.attacked_chains if name == "fedgsp" else preset.attacked_clients
+        for rule, server in asked_of(runner, RULES).items():
+            method = grid_method(runner, name, server)
+            for attack in preset.attacks if share else (NOBODY,):
+                label = f"{name} {rule} {attack} {share:g}"
+                yield (name, rule, attack, share), _run(runner, method, attack, share, arm, 0, label)
+
+
+def grid_cells(runner: PaperRunner) -> list[tuple[str, float]]:
+    """(method, share of attackers) in the order in which they are run."""
+    alone, chains = runner.preset.attack_shares, runner.preset.attack_chain_shares
+    both = (("fedavg", alone), ("fedgsp", chains))
+    return [(name, share) for share in dict.fromkeys((*alone, *chains)) for name, shares in both if share in shares]
 
 
 def grid_method(runner: PaperRunner, name: str, server: ServerRule) -> Method:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from fedgsp.study.paper.robustness import (
     asked_of,
     chain_attacks,
     chains_of,
+    grid_cells,
 )
 from fedgsp.study.tables import Column, Table, number, percent
 
@@ -131,8 +132,8 @@ def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str],
         "robustness-sites", f"{attackers} of {preset.attack_sites} sites attack, {arm.rounds} rounds", columns, rows,
         f"The federation's {runner.facts.clients} clients are dealt at random to {preset.attack_sites} sites, which all take "
         f"part in every round. Means over {len(list(runner.seeds(arm)))} seed(s), ± 95 % interval. Points lost: against nobody "
-        f"attacking and the plain mean of the same method ({means}), paired over seeds. FedGSP has {SITE_GROUPS} chains in round "
-        f"1 and more later; chains of two are FedGSP's with two sites each in every round.",
+        f"attacking and the plain mean of the same method ({means}), paired over seeds. FedGSP has {SITE_GROUPS} chains in "
+        f"round 1 and more later; chains of two are FedGSP's with two sites each in every round.",
         kept=False,
     )  # fmt: skip
 
@@ -184,7 +185,7 @@ def _grid(runner: PaperRunner, found: RobustRuns) -> Table:
     rows: list[tuple[Any, ...]] = []
     for method, words in METHODS.items():
         for attack in (NOBODY, *preset.attacks):
-            for share in sorted(preset.attack_shares):
+            for share in sorted(share for name, share in grid_cells(runner) if name == method):
                 if (attack == NOBODY) == (share == 0):
                     cells = (_or_diverged(accuracy(found.grid[method, rule, attack, share])) for rule in rules)
                     rows.append((words, attack, share, *cells))
@@ -200,9 +201,10 @@ def _grid(runner: PaperRunner, found: RobustRuns) -> Table:
 
 
 def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
-    shares, rules = runner.preset.attack_shares, asked_of(runner, RULES)
+    rules = asked_of(runner, RULES)
+    shares = {method: [share for name, share in grid_cells(runner) if name == method] for method in METHODS}
     rows = [
-        [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy", list(_curves(found, method, attack, shares, rules)))
+        [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy", list(_curves(found, method, attack, shares[method], rules)))
          for attack in runner.preset.attacks] for method, words in METHODS.items()
     ]  # fmt: skip
     return Picture(
@@ -211,7 +213,7 @@ def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
     )  # fmt: skip
 
 
-def _curves(found: RobustRuns, method: str, attack: str, shares: tuple[float, ...], rules: Any) -> Iterator[Curve]:
+def _curves(found: RobustRuns, method: str, attack: str, shares: Sequence[float], rules: Any) -> Iterator[Curve]:
     for rule in rules:
         points = []
         for share in sorted(shares):
