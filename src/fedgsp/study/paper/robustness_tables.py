@@ -204,7 +204,8 @@ def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
     rules = asked_of(runner, RULES)
     shares = {method: [share for name, share in grid_cells(runner) if name == method] for method in METHODS}
     rows = [
-        [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy", list(_curves(found, method, attack, shares[method], rules)))
+        [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy",
+                  list(_curves(found, method, attack, shares[method], rules)))
          for attack in runner.preset.attacks] for method, words in METHODS.items()
     ]  # fmt: skip
     return Picture(
