@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.report.study_figures import Curve, LinePlot, Picture
+from fedgsp.report.study_figures import BarChart, Curve, LinePlot, Picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.robustness import (
@@ -49,7 +49,8 @@ def show(runner: PaperRunner, found: RobustRuns) -> Findings:
         "lengths": {f"{n}, {r}, {a}": accuracy(t) for (n, r, a), t in found.lengths.items()}, "spoilt": found.spoilt,
         "grid": {f"{m}, {r}, {a}, {s:g}": accuracy(t) for (m, r, a, s), t in found.grid.items()},
     }  # fmt: skip
-    tables = [_sites(runner, found, losses), _chains(runner, found), _grid(runner, found), _choice(runner, found)]
+    tables = [_sites(runner, found, losses), _chains(runner, found), _choice(runner, found)]
+    tables += [_grid(runner, found)] if found.grid else []
     notes = [_setting(runner), _verdict(runner, found, losses), _about_chains(found)]
     return Findings("robustness", TITLE, tables, [_picture(runner, found)], facts, notes)
 
@@ -118,7 +119,7 @@ def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str],
     arm = preset.attacked_sites
     columns = [Column("attackers"), Column("FedAvg, mean", percent)]
     for words in AT_SITES.values():
-        columns += [Column(f"{words}, {best}", percent), Column("points lost", _hundredfold)]
+        columns += [Column(f"{words}, {best}", percent), Column(f"{words}: points lost", _hundredfold)]
     rows = []
     for attack in (NOBODY, *preset.attacks):
         row: list[Any] = [attack, _mean(found.sites["fedavg", MEAN, attack])]
@@ -134,7 +135,6 @@ def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str],
         f"part in every round. Means over {len(list(runner.seeds(arm)))} seed(s), ± 95 % interval. Points lost: against nobody "
         f"attacking and the plain mean of the same method ({means}), paired over seeds. FedGSP has {SITE_GROUPS} chains in "
         f"round 1 and more later; chains of two are FedGSP's with two sites each in every round.",
-        kept=False,
     )  # fmt: skip
 
 
@@ -201,17 +201,35 @@ def _grid(runner: PaperRunner, found: RobustRuns) -> Table:
 
 
 def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
-    rules = asked_of(runner, RULES)
-    shares = {method: [share for name, share in grid_cells(runner) if name == method] for method in METHODS}
-    rows = [
-        [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy",
-                  list(_curves(found, method, attack, shares[method], rules)))
-         for attack in runner.preset.attacks] for method, words in METHODS.items()
+    rules, attacks = asked_of(runner, RULES), runner.preset.attacks
+    lines = [
+        Curve(f"{attack}, {rule}", list(runner.preset.chain_lengths),
+              [accuracy(found.lengths[n, rule, attack]) or 0.0 for n in runner.preset.chain_lengths])
+        for attack in chain_attacks(runner) for rule in (MEAN, found.best)
     ]  # fmt: skip
+    shown = [("fedavg", MEAN), *((method, found.best) for method in AT_SITES)]
+    sites = [_bars(f"{AT_SITES[method]}, {rule}", found, method, rule, attacks) for method, rule in shown]
+    rows: list[list[Any]] = [sites, [LinePlot("chains of one length", "clients of a chain", "accuracy", lines, log_x=True)]]
+    for method, words in METHODS.items():
+        shares = sorted(share for name, share in grid_cells(runner) if name == method)
+        if len(shares) > 1:
+            rows += [
+                [LinePlot(f"{words}, {attack}", "share of attackers", "accuracy",
+                          list(_curves(found, method, attack, shares, rules))) for attack in attacks]
+            ]  # fmt: skip
     return Picture(
-        "robustness", "Accuracy after the last round over the share of clients that attack, a panel for each attacker; one "
-        "colour for a rule. A curve ends where training diverged.", rows,
+        "robustness", f"Above: {runner.preset.attack_sites} sites, accuracy by who attacks. Second: chains of one length, "
+        f"{CHAIN_SHARE:.0%} of the clients attack. Below, where it was run: accuracy over the share of clients that attack; a "
+        f"curve ends where training diverged.", rows,
     )  # fmt: skip
+
+
+def _bars(title: str, found: RobustRuns, method: str, rule: str, attacks: Sequence[str]) -> BarChart:
+    """Accuracy by attacker; 0 where training diverged."""
+    figures = [_mean(found.sites[method, rule, attack]) for attack in (NOBODY, *attacks)]
+    whole = [figure if isinstance(figure, Estimate) else Estimate(0.0, None, 0) for figure in figures]
+    errors = [one.half or 0.0 for one in whole]
+    return BarChart(title, "", "accuracy", [NOBODY, *attacks], [("", [one.mean for one in whole])], errors)
 
 
 def _curves(found: RobustRuns, method: str, attack: str, shares: Sequence[float], rules: Any) -> Iterator[Curve]:
