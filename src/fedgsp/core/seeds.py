@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     TRANSFORM = 31
     SERVER_NOISE = 40
     CLIENT_NOISE = 41
+    ATTACKERS = 50
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
