@@ -1,4 +1,4 @@
-"""Exact sums as whole numbers, by machine code: half the memory of two accumulators, and a third of their time.
+"""Exact sums as whole numbers, by machine code: half the memory of two accumulators, an eighth of their time.
 
 A weighted value, rounded to the fine grid of `core.sums`, is a whole number of that grid's units. As long as no value is more
 than half of what the grids are laid out for without headroom (2**scale_bits), all of a round's together are below 2**63 units:
