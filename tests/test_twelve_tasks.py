@@ -188,6 +188,7 @@ def test_learns_more_than_chance(task: Callable[[], Given]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: str(task.__name__))
 def test_the_same_bits_for_0_and_2_workers(task: Callable[[], Given]) -> None:
     given = task()

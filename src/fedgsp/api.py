@@ -12,7 +12,6 @@ from torch import nn
 from fedgsp.core.errors import InputError, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
-from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
 from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle, overlay
@@ -262,6 +261,8 @@ def replay(
         >>> fedgsp.replay("runs/mine").differs is None  # doctest: +SKIP
         True
     """
+    from fedgsp.deploy.replay import replay as replay_run
+
     return replay_run(
         Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
         other_numerics=other_numerics,

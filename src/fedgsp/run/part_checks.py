@@ -57,10 +57,10 @@ def try_planner(planner: Planner, job: WorkerSetup, roster: NDArray[np.int64], r
         _check_plan(planner, planner.plan(1, profiles, job.seeds), 1, profiles, _keeps(job))
 
 
-def planned(planner: Planner, round_: int, profiles: Profiles, job: WorkerSetup) -> Plan:
-    """A round's plan; the round is the loop's, whatever the planner says."""
+def planned(planner: Planner, round_: int, profiles: Profiles, job: WorkerSetup, seeds: Seeds | None = None) -> Plan:
+    """A round's plan; the round is the loop's, whatever the planner says. `seeds` are the run's, if not others."""
     with asking("planner", planner, f"in round {round_}"):
-        plan = planner.plan(round_, profiles, job.seeds)
+        plan = planner.plan(round_, profiles, job.seeds if seeds is None else seeds)
         return _check_plan(planner, plan, round_, profiles, _keeps(job)) if theirs(planner) else plan
 
 
