@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import fedgsp
+from docs.site.notebooks import kept_outputs
 from fedgsp.progress import ProgressBar, in_notebook
 from tests.support import tiny
+from tests.support.notebooks import stored_texts, words
 
 DATA = tiny.federation()
 AFTERNOON = Path(__file__).parents[1] / "examples" / "afternoon.ipynb"
@@ -106,8 +108,11 @@ def test_the_whole_afternoon_in_a_real_kernel(tmp_path: Path) -> None:
     from nbclient import NotebookClient
 
     book = nbformat.read(AFTERNOON, as_version=4)  # type: ignore[no-untyped-call]
+    stored = [words(said) for said in stored_texts(book.cells)]
     NotebookClient(book, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    again = [{**cell, "outputs": kept_outputs(cell.outputs)} for cell in cells]
+    assert [words(said) for said in stored_texts([nbformat.from_dict(cell) for cell in again])] == stored
 
     def shown(start: str) -> dict[str, Any]:
         outputs = next(cell.outputs for cell in cells if start in cell.source)

@@ -105,6 +105,7 @@ class Tuning:
         seeds: Seeds of each point.
         yields: What the method yields: one model, several, none or personalised ones.
         rounds: Rounds whose evaluations are averaged.
+        driver: Who chose the points: the grid, or a search with its settings.
     """
 
     axes: tuple[Axis, ...]
