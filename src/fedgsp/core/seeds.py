@@ -39,11 +39,14 @@ class Purpose(IntEnum):
     TRANSFORM = 31
     SERVER_NOISE = 40
     CLIENT_NOISE = 41
+    ATTACKERS = 50
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
     """The generator of one purpose and key. Keys of one purpose always have the same length."""
-    return np.random.default_rng([seed, int(purpose), *key])
+    words = (seed, int(purpose), *key)
+    small = min(words) >= 0 and max(words) <= LARGEST_SEED
+    return np.random.default_rng(np.array(words, dtype=np.uint32) if small else words)  # the same numbers, an array sooner
 
 
 @dataclass(frozen=True)
