@@ -12,7 +12,7 @@ import torch
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
 from fedgsp.core.chain import Hop, HopReport
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors

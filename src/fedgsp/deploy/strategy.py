@@ -32,10 +32,10 @@ from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
 from fedgsp.engine.transports.flower.conversation import CheckedAnswer, Conversation, OutgoingMessage, Questions
 from fedgsp.engine.transports.flower.post import Clock
-from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.site_checks import check_untrained
 from fedgsp.engine.transports.flower.transport import FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UPDATE, UpdateGuard, check_size, moved
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import HandOver

@@ -18,7 +18,6 @@ from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
 from fedgsp.engine.transports.flower.records import (
     FLAT,
     SQUEEZED,
-    Refused,
     heard,
     pack,
     payload,
@@ -37,7 +36,7 @@ from fedgsp.engine.transports.flower.update_guard import (
     check_size,
     moved,
 )
-from fedgsp.engine.transports.flower.wire import HEAD, places
+from fedgsp.engine.transports.flower.wire import HEAD, Refused, places
 
 
 def model() -> Tensors:
