@@ -110,3 +110,29 @@ def test_the_wheel_has_every_file_of_the_package_and_the_source_no_results(tmp_p
         tops = {name.split("/")[1] for name in packed_source.getnames()}
     assert {"src", "tests", "docs", "pyproject.toml", "LICENSE"} <= tops
     assert not {"results", ".github", ".venv"} & tops
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+sys.meta_path.insert(0, Absent())
+import fedgsp
+
+for name in fedgsp.__all__:
+    getattr(fedgsp, name)
+data = fedgsp.from_arrays([[0.0], [1.0]] * 20, [0, 1] * 20, [0] * 20 + [1] * 20)
+print(fedgsp.train("fedavg", data, "linear", rounds=1, workers=0).status)
+"""
+
+
+def test_what_make_demo_installs_is_enough_to_train() -> None:
+    extras = {"flwr", "ray", "matplotlib", "pandas", "polars", "pyarrow", "h5py", "PIL", "optuna", "opendp", "dp_accounting",
+              "transformers", "peft", "sklearn", "wandb", "mlflow", "tensorboard", "IPython"}  # fmt: skip
+    code = WITHOUT_EXTRAS.replace("EXTRAS", repr(extras))
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stdout == "finished\n", ended.stderr
