@@ -53,7 +53,7 @@ def tabular_with_names() -> Given:
     rng = np.random.default_rng(0)
     y = np.array(["good", "fair", "poor"])[np.arange(150) % 3]
     x = np.stack([(y == name) * 2 + rng.normal(size=150) * 0.4 for name in ("fair", "good", "poor")], axis=1) * 100
-    data = fedgsp.from_arrays(x.astype(np.float32), y, np.arange(150) // 38).standardised()
+    data = fedgsp.from_arrays(x.astype(np.float32), y, np.arange(150) // 38, standardise=True)
     return {"data": data, "model": "mlp", "lr": 0.1, "chance": 1 / 3}
 
 
