@@ -96,4 +96,4 @@ dev:
 	$(PYTHON) .ci/install.py dev $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV).lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* dist
+	rm -rf $(VENV) $(VENV).lock $(VENV)-lowest $(VENV)-newest .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* dist

@@ -16,15 +16,20 @@ import pytest
 FILE = Path(__file__).parents[1] / ".ci" / "install.py"
 
 
-@pytest.fixture(scope="module")
-def install() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("fedgsp_install", FILE)
+def script(file: Path) -> ModuleType:
+    """It as a module."""
+    spec = importlib.util.spec_from_file_location(f"fedgsp_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def install() -> ModuleType:
+    """The script that sets up environments."""
+    return script(FILE)
 
 
 HOLDS = """
@@ -110,3 +115,21 @@ def test_the_wheel_has_every_file_of_the_package_and_the_source_no_results(tmp_p
         tops = {name.split("/")[1] for name in packed_source.getnames()}
     assert {"src", "tests", "docs", "pyproject.toml", "LICENSE"} <= tops
     assert not {"results", ".github", ".venv"} & tops
+
+
+def test_the_lowest_versions_are_the_bounds_that_are_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = script(FILE.with_name("versions.py"))
+    project = {
+        "dependencies": ["torch>=2.4", "numpy>=1.26,<3"],
+        "optional-dependencies": {name: [] for name in versions.EXTRAS},
+    }
+    project["optional-dependencies"]["plot"] = ["matplotlib>=3.8"]
+    pinned = {"torch": "2.13.0", "numpy": "2.4.6", "pytest": "9.2.0"}
+    monkeypatch.delenv("KEEP", raising=False)
+    kept = versions.requirements("lowest", project, pinned)
+    assert {"torch==2.13.0", "numpy==1.26", "matplotlib==3.8", "pytest==9.2.0"} <= set(kept)
+    assert {"torch==2.13.0", "numpy>=1.26,<3"} <= set(versions.requirements("newest", project, pinned))
+    monkeypatch.setenv("KEEP", "")
+    assert "torch==2.4" in versions.requirements("lowest", project, pinned)
+    with pytest.raises(SystemExit, match="no lower bound: rich"):
+        versions.lowest("rich")
