@@ -119,7 +119,7 @@ def test_the_wheel_has_every_file_of_the_package_and_the_source_no_results(tmp_p
 
 def test_the_lowest_versions_are_the_bounds_that_are_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = script(FILE.with_name("versions.py"))
-    extras = {**dict.fromkeys(versions.EXTRAS, list[str]()), "plot": ["matplotlib>=3.8"]}
+    extras = {**{name: list[str]() for name in versions.EXTRAS}, "plot": ["matplotlib>=3.8"]}
     project = {"dependencies": ["torch>=2.4", "numpy>=1.26,<3"], "optional-dependencies": extras}
     pinned = {"torch": "2.13.0", "numpy": "2.4.6", "pytest": "9.2.0"}
     monkeypatch.delenv("KEEP", raising=False)
