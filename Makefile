@@ -17,7 +17,7 @@ demo: core
 
 # After every change: a minute. Types are left to `make test`: without a cache they take a minute of their own.
 quick: lint boundaries
-	$(PYTEST) -m "not slow" --quick
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) -m "not slow" --quick
 
 # Types are checked beside the tests, and what is said of them comes at the end.
 CHECKED := $(VENV)/types.log
