@@ -13,7 +13,7 @@ TONES = {
 
 METHODS = {
     "fedavg": "blue", "naive-gsp": "orange", "naive-gsp-icg": "green", "fedgsp": "red", "fedadam": "purple",
-    "fedgsp-capped": "ink", "chains-then-adam": "sky",
+    "fedgsp-capped": "ink", "chains-then-adam": "sky", "fedyogi": "brown", "fedadagrad": "grey",
 }  # fmt: skip
 DASHES = 4
 """Kinds of lines; the second and later curves of one colour are dashed."""

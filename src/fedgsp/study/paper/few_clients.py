@@ -19,6 +19,7 @@ from fedgsp.study.findings import Findings
 from fedgsp.study.history import cut
 from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.dealing import Dealing
+from fedgsp.study.paper.presets import Preset
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import window_of
 from fedgsp.study.tune import on_validation
@@ -114,9 +115,14 @@ def show(runner: PaperRunner, found: FewRuns) -> Findings:
         f"By the final accuracy ({window}) on validation samples after {arm.rounds} rounds, {arm.model}, "
         f"{facts['seeds']} seed(s), mean over {', '.join(runner.preset.few_skews)}: a growth takes the place of the paper's "
         f"if it is ahead by more than {100 * CLOSE:.0f} point(s) at equal rounds and is not behind by as much at equal "
-        f"serial steps. With one seed that is no proof; learning rates are those that tuning chose for 368 clients."
+        f"serial steps. {_cut(runner)}With one seed that is no proof; learning rates are those that were tuned for 368 clients."
     )
     return Findings("few-clients", TITLE, tables, [], facts, notes)
+
+
+def _cut(runner: PaperRunner) -> str:
+    left = [str(count) for count in Preset.few_clients if count not in runner.preset.few_clients]
+    return f"Cut for time: {', '.join(left)} clients. " if left else ""
 
 
 Figures = dict[str, dict[str, float]]

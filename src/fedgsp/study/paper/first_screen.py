@@ -63,6 +63,11 @@ def _fleets(facts: Facts) -> list[str]:
             f"| {fleet} | {first} | {means[first][fleet]:.1f} | {gsp[fleet]:.1f} | {avg[fleet]:.1f} | "
             f"{cheap}, {means[cheap]['bytes'] / 1e6:.0f} MB | {', '.join(facts['front'][fleet])} |"
         )
+    every = facts.get("every", {})
+    if every.get("front"):
+        fronts = "; ".join(f"{fleet}: {', '.join(names)}" for fleet, names in every["front"].items())
+        lines += ["", f"These are the paper's rivals, FedGSP and ours. Of all methods with one model, at the lower target of "
+                  f"{100 * every['target']:.0f} %, the fronts are: {fronts} ([fleets](fleets/README.md))."]  # fmt: skip
     return [*lines, "", "![Seconds and traffic to the target on each fleet: lower left is best](fleets/fleets.png)", ""]
 
 
@@ -81,12 +86,12 @@ def _ours(facts: Facts) -> list[str]:
             for pair in told["pairs"] if pair["against"] == "fedgsp"
         ]  # fmt: skip
         if said:
-            lines.append(f"  - {place}, to {100 * told['target']:.0f} %, {facts['seeds']} seeds: {'; '.join(said)}.")
+            lines.append(f"- On {place}, to {100 * told['target']:.0f} %, {facts['seeds']} seeds: {'; '.join(said)}.")
     pairs = [pair for told in facts.get("verdicts", {}).values() for pair in told["pairs"]]
     held = sum(pair["verdict"] == HOLDS for pair in pairs)
     if pairs:
         lines.append(
-            f"  - No more rounds, fewer serial steps and fewer bytes, all by more than noise (*), holds in {held} of "
+            f"- No more rounds, fewer serial steps and fewer bytes, all by more than noise (*), holds in {held} of "
             f"{len(pairs)} comparisons with FedGSP tuned by the same budget ([ours](ours/README.md))."
         )
     return lines

@@ -92,14 +92,14 @@ def _table(name: str, runs: RunsOf, arm: Arm, target: float) -> tuple[Table, Poi
         point = points.get(method)
         cells = [None] * (2 + len(FLEETS)) if point is None else [point[key] for key in ("rounds", "bytes", *FLEETS)]
         rows.append((method, there, *cells, on or None))
-    whom = "" if name == "fleets" else "Every method with one model, fewer rounds: "
+    whom = "U" if name == "fleets" else "Every method with one model, fewer rounds: u"
     table = Table(
-        name, f"{whom}until {100 * target:.0f} % is first reached ({arm.model}, {arm.rounds} rounds at most, tuned)",
+        name, f"{whom}ntil {100 * target:.0f} % is first reached ({arm.model}, {arm.rounds} rounds at most, tuned)",
         (Column("method"), Column("seeds that got there"), Column("rounds", number(1)), Column("bytes", bytes_),
          *(Column(f"s on {fleet}", number(1)) for fleet in FLEETS), Column(FRONT)), rows,
         "Means over seeds; - where a seed did not get there. On a fleet's front: no other method is both sooner there and "
         "cheaper in bytes. The target is the whole per cent that tuned FedAvg has at its end. Ours have their presets "
-        "and fewer rounds.",
+        "and fewer rounds. data-sharing, hybrid-fl, faug and fedmeta-uga send raw samples away.",
         kept=name == "fleets",
     )  # fmt: skip
     return table, points, facts

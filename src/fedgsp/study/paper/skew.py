@@ -20,6 +20,7 @@ from fedgsp.study.findings import Findings
 from fedgsp.study.history import cut
 from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.dealing import Dealing
+from fedgsp.study.paper.presets import Preset
 from fedgsp.study.tables import Column, Table, percent
 from fedgsp.study.targets import window_of
 
@@ -34,7 +35,7 @@ GROUPERS: Mapping[str, Grouper] = {"random": Random(), "ICG": ICG(), "Balanced":
 SINGLE = ("fedavg", "fedadam", "chains-then-adam")
 STATIC, STP, OURS = "static", "STP", "capped"
 KINDS = (STATIC, STP, OURS)
-EVERYWHERE = (*SINGLE, "ICG static", "ICG STP", "ICG capped")
+EVERYWHERE = (*SINGLE, "ICG static", "random STP", "ICG STP", "Balanced STP", "ICG capped")
 """What is run with every number of clients; the other combinations only where the preset says so."""
 BUDGETS = {"round": "rounds", "serial_steps_total": "serial steps", "bytes_total": "bytes"}
 
@@ -203,8 +204,10 @@ def _notes(runner: PaperRunner, found: SkewRuns, dealings: Sequence[Dealing], fa
         for key, words in BUDGETS.items() if (leads := facts["leads"][key])
     }  # fmt: skip
     cut_ = [count for count in preset.skew_clients if count not in preset.skew_whole]
+    counts = ", ".join(str(count) for count in Preset.skew_clients if count not in preset.skew_clients)
     left = (
-        f" Cut for time: with {', '.join(map(str, cut_))} clients only {len(EVERYWHERE)} of the {len(rows())} rows."
+        f" Cut for time: with {', '.join(map(str, cut_))} clients only {len(EVERYWHERE)} of the {len(rows())} rows"
+        + (f"; {counts} clients." if counts else ".")
         if cut_ and not runner.methods else ""
     )  # fmt: skip
     return [
