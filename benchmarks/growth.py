@@ -5,8 +5,8 @@
 
 Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so
 small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not
-counted (but for the largest, which has no other). CPU is that of the process and its workers. With --plans, how long it takes to
-group made-up writers (population.py), by grouper and clients, for groups of about 100 clients and for ten groups.
+counted (but for the largest, which has no other). CPU is that of the process and its workers. With --plans, how long it takes
+to group made-up writers (population.py), by grouper and clients, for groups of about 100 clients and for ten groups.
 """
 
 from __future__ import annotations
