@@ -20,7 +20,7 @@ import torch
 import fedgsp
 from fedgsp.client import MMD, SGD, Distill, Dyn, Fusion, Moon, Prox, Scaffold
 from fedgsp.client.client_state import ClientStates
-from fedgsp.client.rules import obstacles
+from fedgsp.client.kernel_choice import obstacles
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Hop
 from fedgsp.core.seeds import Seeds

@@ -13,7 +13,9 @@ from fedgsp.client.rules import SGD
 from fedgsp.client.schedule import LearningRateSchedule
 from fedgsp.core.errors import InputError, ours, where_defined
 from fedgsp.core.state import Yields
-from fedgsp.plan import Grouper, Growth, Planner
+from fedgsp.plan.groupers import Grouper
+from fedgsp.plan.growth import Growth
+from fedgsp.plan.planner import Planner
 from fedgsp.prepare.preparation import Preparation
 from fedgsp.server.rule import ServerRule
 

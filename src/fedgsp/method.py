@@ -11,7 +11,8 @@ from fedgsp.core.drawing import drawn
 from fedgsp.core.errors import InputError
 from fedgsp.door import check_part
 from fedgsp.parts import encode, kind_of
-from fedgsp.plan import Planner, WithPool
+from fedgsp.plan.planner import Planner
+from fedgsp.plan.with_pool import WithPool
 from fedgsp.prepare.preparation import Preparation
 from fedgsp.server.rule import ServerRule
 

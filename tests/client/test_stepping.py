@@ -14,7 +14,7 @@ from torch import nn
 
 from fedgsp import Method, from_arrays, named, train
 from fedgsp.client import SGD, UGA, Cosine, PerFedAvg, Prox, Scaffold, Warmup
-from fedgsp.client.rules import obstacles
+from fedgsp.client.kernel_choice import obstacles
 from fedgsp.client.train import Trainer, load_tensors
 from fedgsp.core.chain import Hop
 from fedgsp.core.errors import InputError

@@ -15,7 +15,7 @@ from torch import nn
 
 import fedgsp
 from fedgsp.client import SGD, UGA, Prox
-from fedgsp.client.rules import obstacles
+from fedgsp.client.kernel_choice import obstacles
 from fedgsp.core import native
 from fedgsp.core.errors import InputError
 from fedgsp.core.native import Library

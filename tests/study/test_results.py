@@ -119,6 +119,20 @@ def test_the_docs_quote_the_rivals() -> None:
     assert [row for row in rows if row not in text] == []
 
 
+def test_the_docs_quote_what_2_of_20_sites_can_do() -> None:
+    text, page = (file.read_text() for file in (ROOT / "docs" / "robustness.md", RESULTS / "robustness" / "README.md"))
+    rows = page.split("sites attack, ")[1].split("\n\n")[1].splitlines()
+    assert len(rows) == 8, "a heading, nobody and five attackers"
+    assert [row for row in rows if row not in text] == []
+
+
+def test_2_of_20_sites_cost_fedavg_less_than_3_points_with_the_recommended_rule() -> None:
+    facts = findings("robustness")["facts"]
+    lost = {name: value for name, value in facts["lost"].items() if name.startswith("fedavg, ")}
+    assert len(lost) == 6
+    assert max(lost.values()) < facts["within"] == 0.03
+
+
 def is_other(file: Path) -> bool:
     """Whether it is a picture, or what the pages are made of."""
     return (
@@ -132,7 +146,7 @@ def test_every_picture_can_be_drawn_again(tmp_path: Path) -> None:
     derive(RESULTS, tmp_path, adjusted=lambda sets: lambda config: config)
     pinned = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("matplotlib=="))
     pictures = [file for file in RESULTS.rglob("*") if file.suffix in (".png", ".svg")]
-    assert len(pictures) > 10
+    assert len(pictures) > 8
     for file in pictures:
         again = tmp_path / file.relative_to(RESULTS)
         assert again.exists()
@@ -140,10 +154,26 @@ def test_every_picture_can_be_drawn_again(tmp_path: Path) -> None:
             assert again.read_bytes() == file.read_bytes(), file.name
 
 
+def test_the_first_screen_answers_which_method() -> None:
+    page = (RESULTS / "README.md").read_text()
+    screen = page[: page.index("## The paper's numbers and ours")]
+    for words in ("**FedGSP** where", "**Something else** where", "**Ours**", "fleets/fleets.png"):
+        assert words in screen, words
+    front = findings("fleets")["facts"]["front"]
+    assert {name for names in front.values() for name in names} <= {"fedgsp-capped", "chains-then-adam"}, "or say otherwise"
+
+
+def test_advice_is_good_or_says_that_it_is_not_sure() -> None:
+    """In four of five cells the choice is within 15 % of the soonest in hindsight, or there is a doubt."""
+    facts = findings("advice")["facts"]
+    assert facts["cells"] >= 30
+    assert facts["counts"]["worse, and sure"] <= facts["cells"] / 5
+
+
 def test_all_of_it_is_a_few_files() -> None:
     files = [file for file in RESULTS.rglob("*") if file.is_file() and "units" not in file.relative_to(RESULTS).parts]
-    assert len(files) < 70
+    assert len(files) < 60
     units = store().units.values()
-    assert len(units) == 570
-    assert sum(unit["rounds"] for unit in units if "config" in unit) == 18_084
+    assert len(units) > 570
+    assert sum(unit["rounds"] for unit in units if "config" in unit) > 18_084
     assert all({"config", "kernel", "commit", "data", "versions", "status"} <= set(unit) for unit in units if "config" in unit)

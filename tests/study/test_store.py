@@ -106,6 +106,30 @@ def test_two_processes_keep_what_the_other_has_put_there(tmp_path: Path) -> None
     assert list(there.studies) == ["kappa"]
 
 
+def test_the_store_of_another_folder_is_taken_in(tmp_path: Path) -> None:
+    mine, theirs = UnitStore(tmp_path / "a"), UnitStore(tmp_path / "b")
+    mine.add_run("a", record(), trace(0.5, 0.4))
+    mine.add_study("kappa", {"preset": "laptop"})
+    longer = theirs.add_run("a", record(), trace(0.5, 0.4, 0.3, took=9.0))
+    other = theirs.add_run("b", record(lr=0.1), trace(0.4))
+    theirs.add_study("kappa", {"preset": "smoke"})
+    theirs.add_study("skew", {"preset": "smoke"})
+    theirs.save()
+    assert sorted(mine.merge(UnitStore(tmp_path / "b"))) == sorted([longer, other])
+    mine.save()
+    there = UnitStore(tmp_path / "a")
+    assert (there.has(KEY, 3), len(there.units)) == (True, 2)
+    assert there.studies == {"kappa": {"preset": "laptop"}, "skew": {"preset": "smoke"}}, "ours stay"
+
+
+def test_a_store_with_other_figures_is_not_taken_in(tmp_path: Path) -> None:
+    mine, theirs = UnitStore(tmp_path / "a"), UnitStore(tmp_path / "b")
+    mine.add_run("a", record(), trace(0.5, 0.4))
+    theirs.add_run("a", record(), trace(0.5, 0.39, 0.3))
+    with pytest.raises(InputError, match="one of them is wrong"):
+        mine.merge(theirs)
+
+
 def test_a_crash_between_the_two_files_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = UnitStore(tmp_path)
     store.add_run("a", record(), trace(0.5))

@@ -12,7 +12,7 @@ from torch import nn
 
 from fedgsp.client import SGD, kernel_choice
 from fedgsp.client.kernel_check import KernelCheck
-from fedgsp.client.rules import obstacles
+from fedgsp.client.kernel_choice import obstacles
 from fedgsp.client.train import Trainer
 from fedgsp.core.chain import Hop
 from fedgsp.core.seeds import Seeds

@@ -25,7 +25,8 @@ def study(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets or ours. "
+            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, "
+            "ours, skew, few-clients, adaptive, advice or robustness. "
             "'report' makes all pages again from the finished runs and trains nothing.",
         ),
     ],
@@ -36,8 +37,12 @@ def study(
     seeds: Annotated[int | None, typer.Option(help="Number of seeds: 3 means 0, 1 and 2. Default: the preset's.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study. Default: runs/study-PRESET.")] = None,
     workers: Annotated[str | None, typer.Option(help="Worker processes of a run: a number, auto, or 0 for none.")] = None,
+    merge: Annotated[
+        Path | None, typer.Option(help="With 'report': first take in the finished runs and studies of this folder.")
+    ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods of table, rivals, fleets or ours, such as fedavg,fedgsp. For table also: all.")
+        str | None,
+        typer.Option(help="Methods of table, rivals, fleets, ours or skew, such as fedavg,fedgsp. For table also: all."),
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Estimate the time it will take. Train nothing.")] = False,
@@ -54,7 +59,7 @@ def study(
     asked = StudyRequest(names, preset, data, model, rounds, seeds, out, worker_count(workers), wanted, sets or ())
     if names == ["report"]:
         asked.chosen()
-        _report(asked.place, quiet)
+        _report(asked.place, merge, quiet)
         return
     silent = quiet or as_json
     with progress_bar(silent) as progress:
@@ -66,7 +71,8 @@ def study(
     def show(one: str, found: Findings, drawn: bool) -> None:
         if not silent:
             typer.echo("\n\n".join([found.title, *(table.markdown().rstrip() for table in found.tables), *found.notes]))
-            typer.echo(f"\nfiles in {asked.place / one}: README.md, {one}.json, tables as .csv{FIGURES[drawn]}\n")
+            figures = FIGURES[drawn].replace(" and .svg", "")
+            typer.echo(f"\nfiles in {asked.place / one}: README.md, {one}.json, tables as .csv{figures}\n")
 
     with hint_on_interrupt():
         told = conduct(asked, opened, lambda pending: watcher(pending, silent), show)
@@ -74,11 +80,18 @@ def study(
         typer.echo(json.dumps({name: found.facts for name, found in told.items()}, indent=2))
 
 
-def _report(place: Path, quiet: bool) -> None:
+def _report(place: Path, merge: Path | None, quiet: bool) -> None:
     from fedgsp.report.plotting import can_plot
     from fedgsp.run.overlay import changed
     from fedgsp.study.paper.report import derive
+    from fedgsp.study.store import UnitStore
 
+    if merge is not None:
+        store = UnitStore(place)
+        taken = store.merge(UnitStore(merge))
+        store.save()
+        if not quiet:
+            typer.echo(f"took {len(taken)} runs from {merge}")
     drawn = can_plot()
     written = derive(place, adjusted=lambda sets: lambda config: changed(config, list(sets)), draw=drawn)
     if not quiet:

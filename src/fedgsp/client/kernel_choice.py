@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgsp.client.rules import obstacles
+from fedgsp.client.rules import SGD
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import one_math_thread
 from fedgsp.core.native import NO_COMPILER
 from fedgsp.data.batches import gather
-from fedgsp.fast import PLAIN, Kernel, Mode, candidates
+from fedgsp.fast import PLAIN, Kernel, Mode, Obstacles, candidates
+from fedgsp.models.task import Task, classification
 
 if TYPE_CHECKING:
     from fedgsp.client.kernel_check import KernelCheck
@@ -74,3 +75,26 @@ def odd_labels(data: FederatedData) -> str | None:
     if labels.ndim == 1 and (labels.min() < 0 or labels.max() >= data.classes):
         return f"there are training labels from {labels.min()} to {labels.max()}, and classes from 0 to {data.classes - 1}"
     return None
+
+
+def obstacles(rule: SGD, task: Task) -> Obstacles:
+    """What keeps the fast path from making this rule's steps.
+
+    It knows w <- w - lr (grad + decay w + mu (w - reference) + drift), for the gradient of the loss and of a `loss_term`.
+    """
+    kind, level = type(rule), rule.looks_at()
+    changed = [hook for hook in ("objective", "adjust", "optimizer") if getattr(kind, hook) is not getattr(SGD, hook)]
+    if changed:
+        return Obstacles(f"the local rule {kind.__name__} has a step of its own ('{changed[0]}')")
+    if rule.momentum:
+        return Obstacles("clients train with momentum")
+    beyond = rule.beyond_plain()
+    if beyond is not None:
+        return Obstacles(beyond)
+    lazy = "every step changes every weight" if rule.weight_decay or kind.gradient_term is not SGD.gradient_term else None
+    return Obstacles(
+        None,
+        None if task.loss is classification().loss else f"the task '{task.name}' has another loss than cross-entropy",
+        f"the local rule {kind.__name__} looks at the model's {level}" if level != "loss" else lazy,
+        level == "features",
+    )

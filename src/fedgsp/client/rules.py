@@ -23,8 +23,6 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.params import OMIT_DEFAULT, require_whole
 from fedgsp.core.part import Values
 from fedgsp.core.state import Yields
-from fedgsp.fast import Obstacles
-from fedgsp.models.task import Task, classification
 
 if TYPE_CHECKING:
     from fedgsp.client.context import GradientTerm, LocalContext
@@ -269,7 +267,11 @@ class SGD(Stepping):
 
 
 def trained(model: nn.Module) -> Tensors:
-    """The parameters that are trained, sharing the model's memory; one that has two names under both."""
+    """The parameters that are trained, sharing the model's memory; one that has two names under both.
+
+    Args:
+        model: The model.
+    """
     return {name: p.detach() for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
 
 
@@ -283,26 +285,3 @@ def own_accuracy(ctx: LocalContext) -> float:
             right, seen = right + float(metric(forward(x), y).sum()), seen + len(y)
     ctx.model.train()
     return right / seen if seen else 0.0
-
-
-def obstacles(rule: SGD, task: Task) -> Obstacles:
-    """What keeps the fast path from making this rule's steps.
-
-    It knows w <- w - lr (grad + decay w + mu (w - reference) + drift), for the gradient of the loss and of a `loss_term`.
-    """
-    kind, level = type(rule), rule.looks_at()
-    changed = [hook for hook in ("objective", "adjust", "optimizer") if getattr(kind, hook) is not getattr(SGD, hook)]
-    if changed:
-        return Obstacles(f"the local rule {kind.__name__} has a step of its own ('{changed[0]}')")
-    if rule.momentum:
-        return Obstacles("clients train with momentum")
-    beyond = rule.beyond_plain()
-    if beyond is not None:
-        return Obstacles(beyond)
-    lazy = "every step changes every weight" if rule.weight_decay or kind.gradient_term is not SGD.gradient_term else None
-    return Obstacles(
-        None,
-        None if task.loss is classification().loss else f"the task '{task.name}' has another loss than cross-entropy",
-        f"the local rule {kind.__name__} looks at the model's {level}" if level != "loss" else lazy,
-        level == "features",
-    )

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from fedgsp.core.params import OMIT_DEFAULT, require_choice, require_whole
 from fedgsp.plan.groupers import NOBODY, Counts, Grouper, GroupShape, require_enough_clients
@@ -29,7 +29,12 @@ FEW_COSTS = 2**20
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Alg. 2, line 1: how many clusters (L), of which size, and how many clients are sampled to fill them."""
+    """Alg. 2, line 1: how many clusters (L), of which size, and how many clients are sampled to fill them.
+
+    Args:
+        clusters: How many clusters there are (L).
+        size: Clients in each.
+    """
 
     clusters: int
     size: int
@@ -49,7 +54,14 @@ class ClusterShape:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Equal-size clusters: `labels` (n,), their `centroids` (L, F), the objective after each iteration, and how it ended."""
+    """Equal-size clusters: `labels` (n,), their `centroids` (L, F), the objective after each iteration, and how it ended.
+
+    Args:
+        labels: The cluster of each client.
+        centroids: The mean of each cluster.
+        objective: Half the sum of squared distances to the own centroid, after each iteration.
+        converged: Whether nothing moved in the last iteration.
+    """
 
     labels: NDArray[np.int64]
     centroids: NDArray[np.float64]
@@ -167,7 +179,7 @@ def _costs(points: NDArray[np.float64], sums: NDArray[np.float64], size: int, di
     For "squared" it is size^2 * ||V - C||^2 less the part size^2 * ||V||^2 that is the same for all clusters.
     """
     if distance == "euclid":
-        return cdist(points, sums / size)
+        return scipy.spatial.distance.cdist(points, sums / size)
     return np.asarray((sums**2).sum(axis=1) - 2 * size * (points @ sums.T))
 
 
@@ -175,6 +187,11 @@ def deal(clusters: NDArray[np.int64], n_groups: int, rng: np.random.Generator) -
     """Shuffle each cluster and give its i-th client to group i (Alg. 2, line 6); those after the last group are NOBODY's.
 
     `clusters` (n,) are cluster labels of equal-size clusters, of at least `n_groups` clients each; returns group labels (n,).
+
+    Args:
+        clusters: Labels of clusters of equal size, each of at least `n_groups` clients.
+        n_groups: How many groups to deal to.
+        rng: Source of random numbers.
     """
     size = len(clusters) // (int(clusters.max()) + 1)
     members = np.argsort(clusters, kind="stable").reshape(-1, size)  # a row per cluster

@@ -21,6 +21,8 @@ from fedgsp.report.plotting import require_plotting
 
 COLOURS = tuple(TONES.values())
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 3)), (0, (2, 4)))
+MARKERS = ("o", "s", "^", "D")
+"""Of curves that are one point each: those of one colour differ in it."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,11 @@ class LinePlot:
         """Each in its colour and dashes, the same in every panel."""
         for at, (line, look) in enumerate(zip(self.lines, looks([line.label for line in self.lines]), strict=True)):
             colour, dashes = look.colour, DASHES[at % len(DASHES)]
+            point = len(line.x) == 1
             axes.plot(
-                line.x, line.y, color=colour, linestyle=dashes, label=line.label, linewidth=1.6, marker="o",
-                markersize=0 if len(line.x) > 12 else 3,
+                line.x, line.y, color=colour, linestyle="none" if point else dashes, label=line.label, linewidth=1.6,
+                marker=MARKERS[look.dash % len(MARKERS)] if point else "o",
+                markersize=7 if point else 0 if len(line.x) > 12 else 3,
             )  # fmt: skip
             if line.low:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
@@ -87,7 +91,10 @@ class BoxPlot:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A heat map with its numbers written in; None is a cell without a figure, `low` and `high` the scale's ends."""
+    """A heat map with its numbers written in; None is a cell without a figure, `low` and `high` the scale's ends.
+
+    A frame marks the smallest of the map, or with `most` the largest of each column.
+    """
 
     title: str
     x: str
@@ -97,9 +104,10 @@ class HeatMap:
     values: Sequence[Sequence[float | None]]
     low: float
     high: float
+    most: bool = False
 
     def draw(self, axes: Any) -> None:
-        """Dark is small; the smallest of the map has a frame."""
+        """Dark is small."""
         grid = np.array([[np.nan if v is None else v for v in row] for row in self.values], dtype=float)
         axes.imshow(grid, cmap="cividis", vmin=self.low, vmax=self.high, aspect="auto", origin="lower")
         middle = (self.low + self.high) / 2
@@ -110,8 +118,11 @@ class HeatMap:
         if not np.isnan(grid).all():
             from matplotlib.patches import Rectangle
 
-            i, j = np.unravel_index(np.nanargmin(grid), grid.shape)
-            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
+            best = [divmod(int(np.nanargmin(grid)), grid.shape[1])]
+            if self.most:
+                best = [(int(np.nanargmax(column)), j) for j, column in enumerate(grid.T) if not np.isnan(column).all()]
+            for i, j in best:
+                axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
         axes.set_xticks(range(len(self.columns)), self.columns)
         axes.set_yticks(range(len(self.rows)), self.rows)
 
@@ -207,12 +218,12 @@ def figure_of(picture: Picture) -> Any:
     return figure
 
 
-def draw_picture(picture: Picture, folder: Path) -> list[Path]:
-    """Draw into folder/NAME.png and folder/NAME.svg, the same bytes each time."""
+def draw_picture(picture: Picture, folder: Path, endings: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Draw into folder/NAME.png and folder/NAME.svg, or into those that are wanted, the same bytes each time."""
     figure = figure_of(picture)
     import matplotlib
 
-    paths = [folder / f"{picture.name}.{suffix}" for suffix in ("png", "svg")]
+    paths = [folder / f"{picture.name}.{suffix}" for suffix in endings]
     try:
         with matplotlib.rc_context({"svg.hashsalt": "fedgsp", "svg.fonttype": "none"}):
             for path in paths:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import ServerState, Setting, Yields
-from fedgsp.server.clustered import Clustered
 from fedgsp.server.mean import Mean
-from fedgsp.server.model_rotation import ModelRotation
 from fedgsp.server.rule import Bench, ServerRule, Update, View, hand
 
 if TYPE_CHECKING:
@@ -21,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wrapper(ServerRule):
-    """The rule `server`, unchanged: a subclass overrides what it does beside it."""
+    """The rule `server`, unchanged: a subclass overrides what it does beside it.
+
+    Args:
+        server: The rule inside.
+    """
 
     server: ServerRule = field(default_factory=Mean)
 
@@ -30,7 +32,7 @@ class Wrapper(ServerRule):
     """Whether a method's name puts it inside what comes with a local rule (SCAFFOLD's half), wherever its word stands."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.server, ModelRotation | Clustered):
+        if self.server.several_live:
             raise InputError(
                 f"the server rule '{self.kind}' is about one global model; it cannot go around a rule with several live ones."
             )

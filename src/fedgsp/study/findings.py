@@ -16,6 +16,7 @@ from fedgsp.report.plotting import can_plot
 from fedgsp.report.study_figures import Picture, draw_picture
 from fedgsp.run.files import write_whole
 from fedgsp.run.versions import versions
+from fedgsp.study.folding import folded
 from fedgsp.study.tables import Table
 
 SCHEMA = 2
@@ -75,25 +76,28 @@ class Origin:
         return sorted({unit["seed"] for unit in self.used.values() if "seed" in unit} | several)
 
 
-def write_findings(found: Findings, origin: Origin, folder: Path, *, draw: bool = True) -> bool:
-    """Write README.md, STUDY.json, a .csv for each table, a .png and .svg for each figure.
+def write_findings(
+    found: Findings, origin: Origin, folder: Path, *, draw: bool = True, endings: Sequence[str] = ("png", "svg")
+) -> bool:
+    """Write README.md, STUDY.json, a .csv for each table that is kept so, and each figure.
 
     Args:
         found: What to write.
         origin: Where it comes from.
         folder: Where to write it.
         draw: Whether to draw the figures; without matplotlib they are not drawn.
+        endings: The kinds of files of a figure; the page shows the .png.
 
     Returns:
         Whether the page shows its figures: not if they had to be drawn and there is no matplotlib.
     """
     folder.mkdir(parents=True, exist_ok=True)
     shown = not draw or can_plot()
-    for table in found.tables:
+    for table in (table for table in found.tables if table.kept):
         write_whole(folder / f"{table.name}.csv", table.csv().encode())
     for picture in found.pictures if draw and shown else ():
-        draw_picture(picture, folder)
-    write_whole(folder / "README.md", _page(found, origin, shown).encode())
+        draw_picture(picture, folder, endings)
+    write_whole(folder / "README.md", _page(found, origin, shown, "svg" in endings).encode())
     record = {
         "schema": SCHEMA,
         "study": found.study,
@@ -126,16 +130,16 @@ def read_findings(out: Path, study: str) -> dict[str, Any] | None:
     return found
 
 
-def _page(found: Findings, origin: Origin, shown: bool) -> str:
+def _page(found: Findings, origin: Origin, shown: bool, svg: bool) -> str:
     told, data = origin.versions, origin.data
     blocks = [f"# {found.title}", *found.notes]
     blocks += [table.markdown().rstrip() for table in found.tables]
     blocks += [f"![{picture.name}]({picture.name}.png)\n\n{picture.caption}" for picture in found.pictures if shown]
-    figures = ", figures as SVG" if found.pictures and shown else ""
+    figures = ", figures as SVG" if found.pictures and shown and svg else ""
     blocks.append(
         f"Made by `{origin.command}`; seeds {', '.join(map(str, origin.seeds)) or 'none'}; data {data['source']}, fingerprint "
         f"`{data['fingerprint']}` ({data['clients']} clients, {data['samples']} samples); fedgsp {told['fedgsp']}, torch "
         f"{told['torch']}. Tables as CSV{figures} and everything as JSON (`{found.study}.json`, which also names the runs) are "
         f"beside this page."
     )
-    return "\n\n".join(blocks) + "\n"
+    return folded("\n\n".join(blocks) + "\n")

@@ -143,6 +143,29 @@ class UnitStore:
             self._write()
         self._changed = False
 
+    def merge(self, other: UnitStore) -> list[str]:
+        """Take in what another folder has: its runs, and its studies where there is none of that name here.
+
+        Args:
+            other: The other folder's store.
+
+        Returns:
+            The units that are new here, or longer than they were.
+
+        Raises:
+            InputError: Both have a run with other figures in the same rounds.
+        """
+        taken = []
+        for unit, record in other.units.items():
+            mine, theirs = self.rows().get(unit, []), other.rows().get(unit, [])
+            if any(_figures(one) != _figures(two) for one, two in zip(mine, theirs, strict=False)):
+                raise InputError(f"{unit} has other figures in {other.folder} than in {self.folder}; one of them is wrong.")
+            if unit not in self.units or record.get("rounds", 0) > self.units[unit].get("rounds", 0):
+                taken.append(unit)
+        self._take_over(other)
+        self._changed = True
+        return taken
+
     def make_units(self) -> Path:
         """The folder in which runs are trained; git is asked to leave it out, since all that is needed of them is stored."""
         folder = self.folder / UNITS

@@ -109,15 +109,25 @@ class StudyRunner:
     ) -> None:
         self.facts, self.out, self.store = facts, out, store
         self.used: dict[str, dict[str, Any]] = {}
-        self._data = None if data is None else replace(data, source=facts.source)
-        self._builder = RunBuilder(self._data, model, task, once=Once())
+        self._builder = RunBuilder(None, model, task)
+        self.put_data(data)
         self._clients, self._seeds, self._workers, self._adjust, self._watch = clients, seeds, workers, adjust, watch
         self._step_seconds: dict[tuple[str, type], float] = {}
+
+    def put_data(self, data: FederatedData | None) -> None:
+        """Train on this from now on; `facts` are of it."""
+        self._data = None if data is None else replace(data, source=self.facts.source)
+        self._builder = replace(self._builder, data=self._data, once=Once())
 
     @property
     def data(self) -> FederatedData:
         """What is trained on."""
         return self._needed("the data")
+
+    @property
+    def builder(self) -> RunBuilder:
+        """Makes runs on this data; for a study that looks at more than a journal has."""
+        return self._builder
 
     @property
     def score(self) -> str | None:

@@ -58,6 +58,7 @@ class Table:
         columns: Headings, and how values are shown.
         rows: Plain values, `Estimate`s (two columns in CSV) or None for nothing.
         note: What stands below it.
+        kept: Whether it has a CSV file of its own; a lesser table is on the page and in STUDY.json only.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
     note: str = ""
+    kept: bool = True
 
     def csv(self) -> str:
         """Every digit; an estimate is its mean and, in a column beside it, the half-width of its interval."""

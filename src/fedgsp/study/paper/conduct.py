@@ -17,6 +17,7 @@ from fedgsp.study.findings import Findings, write_findings
 from fedgsp.study.paper.catalog import STUDIES, studies_named
 from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
 from fedgsp.study.paper.presets import Preset, asked_preset
+from fedgsp.study.paper.report import PICTURES
 from fedgsp.study.paper.runner import PaperRunner, check_data
 from fedgsp.study.paper.table import all_methods
 from fedgsp.study.store import UnitStore, require_parquet
@@ -145,7 +146,7 @@ def conduct(
             store.add_study(one, record)
         finally:
             store.save()
-        drawn = write_findings(found, runner.origin(asked.command(), asked.preset), place / one)
+        drawn = write_findings(found, runner.origin(asked.command(), asked.preset), place / one, endings=PICTURES)
         told[one] = found
         if done is not None:
             done(one, found, drawn)
@@ -177,7 +178,8 @@ def study(
     """Reproduce the paper's figures, tables and claims. Call it again to go on; finished runs are reused.
 
     Args:
-        names: cpd, curves, growth, kappa, table, cost-to-target, all (these six) or rivals.
+        names: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, ours or
+            robustness.
         preset: Settings: "smoke" (minutes), "laptop" (hours) or "paper".
         data: A data source; None: the preset's.
         model: Use only this model; None: the preset's models.
