@@ -50,7 +50,7 @@ class Preset:
     attack_chain_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
     attacks: tuple[str, ...] = ("sign-flip", "scaled", "gaussian", "inner-product", "label-flip")
     attack_rules: tuple[str, ...] = ()
-    chain_lengths: tuple[int, ...] = (1, 2, 4, 8)
+    chain_lengths: tuple[int, ...] = (1, 2, 8, 4)
     attacked_tune_rounds: int = 2
     attacked_lr: float = 0.03
     attacked_lr_alone: float = 0.1

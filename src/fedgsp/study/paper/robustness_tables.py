@@ -90,7 +90,7 @@ def _points(lost: Estimate | None) -> str:
 
 
 def _about_chains(found: RobustRuns) -> str:
-    lengths = [length for length in found.spoilt if length != "fedgsp"]
+    lengths = sorted((length for length in found.spoilt if length != "fedgsp"), key=int)
     measured = ", ".join(f"{fmean(found.spoilt[n]):.0%} of chains of {n}" for n in lengths if found.spoilt[n])
     rounds = found.spoilt["fedgsp"]
     first = f"; of FedGSP's {rounds[0]:.0%} in round 1 and {rounds[-1]:.0%} in round {len(rounds)}" if rounds else ""
@@ -165,7 +165,7 @@ def _chains(runner: PaperRunner, found: RobustRuns) -> Table:
                Column("by the formula", percent)]  # fmt: skip
     columns += [Column(f"{attack}, {rule}", percent) for attack in chain_attacks(runner) for rule in rules]
     rows = []
-    for length in preset.chain_lengths:
+    for length in sorted(preset.chain_lengths):
         told = found.spoilt[str(length)]
         figures = [_or_diverged(accuracy(found.lengths[length, rule, a])) for a in chain_attacks(runner) for rule in rules]
         rows.append(
@@ -203,8 +203,8 @@ def _grid(runner: PaperRunner, found: RobustRuns) -> Table:
 def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
     rules, attacks = asked_of(runner, RULES), runner.preset.attacks
     lines = [
-        Curve(f"{attack}, {rule}", list(runner.preset.chain_lengths),
-              [accuracy(found.lengths[n, rule, attack]) or 0.0 for n in runner.preset.chain_lengths])
+        Curve(f"{attack}, {rule}", sorted(runner.preset.chain_lengths),
+              [accuracy(found.lengths[n, rule, attack]) or 0.0 for n in sorted(runner.preset.chain_lengths)])
         for attack in chain_attacks(runner) for rule in (MEAN, found.best)
     ]  # fmt: skip
     shown = [("fedavg", MEAN), *((method, found.best) for method in AT_SITES)]
