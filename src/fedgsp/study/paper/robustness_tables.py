@@ -74,14 +74,14 @@ def _verdict(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str
         beyond = [f"{a} ({_points(loss)})" for a, loss in lost.items() if loss is None or loss.mean > WITHIN]
         if not beyond:
             worst = max((loss.mean, a) for a, loss in lost.items() if loss is not None)
-            said.append(f"{words} with it stays within {100 * WITHIN:.0f} points of nobody attacking for every attacker "
-                        f"(worst: {worst[1]}, {100 * worst[0]:.1f} points lost)")  # fmt: skip
+            said.append(f"{words}: within {100 * WITHIN:.0f} points of nobody attacking for every attacker (worst: {worst[1]}, "
+                        f"{100 * worst[0]:.1f} points lost)")  # fmt: skip
         else:
-            said.append(f"{words} with it does not stay within {100 * WITHIN:.0f} points for {', '.join(beyond)}")
+            said.append(f"{words}: not within {100 * WITHIN:.0f} points for {', '.join(beyond)}")
     sites = runner.preset.attack_sites
     return (
         f"**{round(SITE_ATTACKERS * sites)} of {sites} sites attack.** Recommended, by the worst attacker on validation "
-        f"samples: `{found.best}`. {'; '.join(said)}."
+        f"samples: `{found.best}` (rules within a point of it cannot be told apart with one seed). With it, {'; '.join(said)}."
     )
 
 
