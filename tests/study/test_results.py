@@ -158,6 +158,6 @@ def test_all_of_it_is_a_few_files() -> None:
     files = [file for file in RESULTS.rglob("*") if file.is_file() and "units" not in file.relative_to(RESULTS).parts]
     assert len(files) < 60
     units = store().units.values()
-    assert len(units) == 570
-    assert sum(unit["rounds"] for unit in units if "config" in unit) == 18_084
+    assert len(units) == 699
+    assert sum(unit["rounds"] for unit in units if "config" in unit) == 18_526
     assert all({"config", "kernel", "commit", "data", "versions", "status"} <= set(unit) for unit in units if "config" in unit)
