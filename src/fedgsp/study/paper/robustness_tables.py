@@ -217,7 +217,15 @@ def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
     ]  # fmt: skip
     shown = [("fedavg", MEAN), *((method, found.best) for method in AT_SITES)]
     sites = [_bars(f"{AT_SITES[method]}, {rule}", found, method, rule, attacks) for method, rule in shown]
-    rows: list[list[Any]] = [sites, [LinePlot("chains of one length", "clients of a chain", "accuracy", lines, log_x=True)]]
+    spoilt = [
+        Curve("FedGSP" if name == "fedgsp" else f"chains of {name}", list(range(1, len(told) + 1)), told)
+        for name, told in found.spoilt.items()
+    ]
+    rows: list[list[Any]] = [
+        sites,
+        [LinePlot("chains of one length", "clients of a chain", "accuracy", lines, log_x=True),
+         LinePlot("chains with an attacker", "round", "share of the chains", spoilt)],
+    ]  # fmt: skip
     for method, words in METHODS.items():
         shares = sorted(share for name, share in grid_cells(runner) if name == method)
         if len(shares) > 1:
@@ -226,9 +234,9 @@ def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
                           list(_curves(found, method, attack, shares, rules))) for attack in attacks]
             ]  # fmt: skip
     return Picture(
-        "robustness", f"Above: {runner.preset.attack_sites} sites, accuracy by who attacks. Second: chains of one length, "
-        f"{CHAIN_SHARE:.0%} of the clients attack. Below, where it was run: accuracy over the share of clients that attack; a "
-        f"curve ends where training diverged.", rows,
+        "robustness", f"Above: {runner.preset.attack_sites} sites, accuracy by who attacks. Second: {CHAIN_SHARE:.0%} of all "
+        f"clients attack, chains of one length, and how many chains have an attacker in them. Below, where it was run: accuracy "
+        f"over the share of clients that attack; a curve ends where training diverged.", rows,
     )  # fmt: skip
 
 
@@ -236,8 +244,7 @@ def _bars(title: str, found: RobustRuns, method: str, rule: str, attacks: Sequen
     """Accuracy by attacker; 0 where training diverged."""
     figures = [_mean(found.sites[method, rule, attack]) for attack in (NOBODY, *attacks)]
     whole = [figure if isinstance(figure, Estimate) else Estimate(0.0, None, 0) for figure in figures]
-    errors = [one.half or 0.0 for one in whole]
-    return BarChart(title, "", "accuracy", [NOBODY, *attacks], [("", [one.mean for one in whole])], errors)
+    return BarChart(title, "", "accuracy", [NOBODY, *attacks], [("", [one.mean for one in whole])])
 
 
 def _curves(found: RobustRuns, method: str, attack: str, shares: Sequence[float], rules: Any) -> Iterator[Curve]:
