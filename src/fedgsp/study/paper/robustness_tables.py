@@ -235,7 +235,7 @@ def _picture(runner: PaperRunner, found: RobustRuns) -> Picture:
             ]  # fmt: skip
     return Picture(
         "robustness", f"Above: {runner.preset.attack_sites} sites, accuracy by who attacks. Second: {CHAIN_SHARE:.0%} of all "
-        f"clients attack, chains of one length, and how many chains have an attacker in them. Below, where it was run: accuracy "
+        f"clients attack, chains of one length, and how many chains have an attacker. Below, where it was run, accuracy "
         f"over the share of clients that attack; a curve ends where training diverged.", rows,
     )  # fmt: skip
 
