@@ -74,7 +74,7 @@ PRESETS: Mapping[str, Preset] = {
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 60, 5, 3), tune_rounds=15,
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 8, 1),
-        attack_shares=(), attack_chain_shares=(), chain_lengths=(1, 2),
+        attack_shares=(), attack_chain_shares=(), chain_lengths=(1, 2, 8),
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
