@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from docs.site import reference
 from fedgsp.client import LocalContext
 from fedgsp.core.chain import Chain, ChainResult, HopReport, Plan
 from fedgsp.core.profiles import Profiles
@@ -21,7 +22,11 @@ from fedgsp.server import Models
 DOCS = Path(__file__).parents[1]
 
 
-PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models"]
+def test_every_argument_of_every_public_name_is_told() -> None:
+    assert reference.undocumented() == {}
+
+
+PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models", "exactness", "compare"]
 
 
 @pytest.mark.parametrize("page", [f"docs/{page}.md" for page in PAGES])

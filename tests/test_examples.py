@@ -17,6 +17,9 @@ SAYS = {
     "your_method": "fedgsp, clipped",
     "when_fedgsp": "skewed  fedgsp",
     "groups_only": "Balanced  10 to 10 clients a group",
+    "transformer_lora": "numbers were sent",
+    "hospitals_over_flower": "the run over Flower is finished",
+    "on_a_cluster": "same bits: True",
     "dishonest_clients": "geometric-median: ",
     "resume_and_replay": "same bits as a run that never stopped: True\ncomputed again and compared: True",
 }

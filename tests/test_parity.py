@@ -41,7 +41,10 @@ def trained(method: Any = "fedavg", **options: Any) -> fedgsp.RunResult:
 
 
 def test_every_command_is_a_public_name_and_importing_fedgsp_imports_no_torch() -> None:
-    names = ["train", "resume", "replay", "evaluate", "compare", "tune", "group", "inspect", "cost", "report", "study"]
+    names = [
+        "train", "resume", "replay", "evaluate", "compare", "tune", "sweep", "group", "inspect", "cost", "advise", "report",
+        "study", "new",
+    ]  # fmt: skip
     assert set(names) <= set(dir(fedgsp)) == set(fedgsp.__all__)
     assert all(callable(getattr(fedgsp, name)) for name in names)
     code = "import sys, fedgsp; dir(fedgsp); fedgsp.report; fedgsp.study; assert 'torch' not in sys.modules"
@@ -79,6 +82,10 @@ class TestCompare:
         beside = fedgsp.compare("fedavg", held, seeds=1, workers=0, lr=0.3)
         assert beside.scores["fedavg"][0] == trained().score
         assert beside.scores["clipped"][0] == held.score
+
+    def test_the_same_run_kept_and_in_memory_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(fedgsp.InputError, match="repeats another of the runs"):
+            fedgsp.compare(trained(out=tmp_path / "run"), trained())
 
     def test_a_run_on_other_data_is_refused_beside_a_method(self) -> None:
         other = fedgsp.train("fedavg", tiny.federation(seed=3), tiny.linear, rounds=1, workers=0)
@@ -214,3 +221,65 @@ class TestErrorsSpeakPython:
         file.write_text(file.read_text().replace("seed = 0", "seed = 5", 1))
         with pytest.raises(fedgsp.InputError, match=r"run\.seed is 5 and was 0"):
             fedgsp.resume(tmp_path / "run", **given)
+
+
+def test_a_config_file_is_run_with_entries_changed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[run]\nrounds = 5\nworkers = 0\n[method]\nname = "fedavg"\n[method.local]\nkind = "sgd"\nlr = 0.2\n')
+    result = fedgsp.run(file, sets={"run.rounds": 2, "method.local.lr": 0.3}, data=DATA, model=tiny.linear)
+    assert result.state.digest() == trained().state.digest()
+    again = fedgsp.run(result.run.config, sets=["run.rounds=1"], data=DATA, model=tiny.linear, out=tmp_path / "run")
+    assert again.rounds == 1
+    assert fedgsp.resume(tmp_path / "run", rounds=2, data=DATA, model=tiny.linear).state.digest() == result.state.digest()
+    with pytest.raises(fedgsp.InputError, match="there is nothing called"):
+        fedgsp.run(file, sets={"nowhere.lr": 1})
+
+
+def test_a_method_of_a_module_or_a_file_is_trained_by_its_name(tmp_path: Path) -> None:
+    from fedgsp.cli.options import build_config
+
+    mine = trained("tests.test_parity:METHOD", lr=None)
+    assert mine.state.digest() == trained(METHOD, lr=None).state.digest()
+    assert build_config(None, {"method": "tests.test_parity:METHOD"}).method == METHOD
+    (tmp_path / "mine.toml").write_text('[method]\nname = "fedavg"\n')
+    assert trained(tmp_path / "mine.toml").state.digest() == trained().state.digest()
+
+
+def test_a_sweep_compares_a_method_with_itself_on_test_samples() -> None:
+    found = fedgsp.sweep("fedavg", {"lr": [0.001, 0.3]}, data=DATA, model=tiny.linear, rounds=2, seeds=1, workers=0)
+    assert list(found.scores) == ["lr=0.001", "lr=0.3"]
+    assert found.scores["lr=0.3"][0] == trained().score
+    assert "to choose a value, use tune" in found.notes[-1]
+    with pytest.raises(fedgsp.InputError, match="not a range"):
+        fedgsp.sweep("fedavg", {"lr": fedgsp.Range(0.1, 1)}, data=DATA)
+
+
+def test_advice_for_a_model_of_ones_own_shows_itself() -> None:
+    advice = fedgsp.advise(DATA, "phone-4g", model=tiny.linear)
+    assert advice.method.name == advice.best[0].name
+    assert len(repr(advice).splitlines()) <= 10
+    assert advice._repr_html_().count("<table") == 1
+    with pytest.raises(fedgsp.InputError, match="unknown fleet 'phones'"):
+        fedgsp.advise(DATA, "phones")
+
+
+def test_the_models_that_fit_say_what_goes_in_and_out() -> None:
+    found = fedgsp.models(DATA)
+    assert found.names == ["linear", "mlp"]
+    assert found.fitting is not None
+    assert [(one.shape, one.outputs) for one in found.fitting] == [((4,), 3)] * 2
+    assert "4         3" in repr(found)
+    assert set(found.names) < set(fedgsp.models().names)
+    assert len(repr(fedgsp.METHODS).splitlines()) == 1
+    assert "fedgsp" in fedgsp.METHODS._repr_html_()  # type: ignore[attr-defined]
+
+
+def test_a_worker_that_was_lost_is_among_the_notes() -> None:
+    from fedgsp.engine.messages import WorkerLost
+    from fedgsp.run.warner import Warner
+
+    warner = Warner()
+    with pytest.warns(fedgsp.RunWarning, match="chain 1 is run again"):
+        warner.on_failure(WorkerLost(2, 1, None, "it died"))
+    result = replace(trained(), happened=tuple(warner.told))
+    assert result.notes[-1] == "round 2: chain 1 is run again: it died"

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from docs.site import reference  # noqa: E402
+from docs.site import notebooks, reference  # noqa: E402
 from fedgsp import __version__  # noqa: E402
 
 project = "fedgsp"
@@ -50,5 +50,6 @@ html_show_sphinx = False
 
 
 def setup(app: object) -> None:
-    """Write the reference pages that follow from the code before Sphinx looks for pages."""
+    """Write the pages that follow from the code and from the notebooks before Sphinx looks for pages."""
     reference.write(ROOT / "docs" / "reference")
+    notebooks.write(ROOT / "docs" / "tutorials")

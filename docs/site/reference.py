@@ -70,10 +70,29 @@ def _directive(module: str, name: str, value: Any) -> Iterator[str]:
         yield from (f".. autoclass:: {module}.{name}", *again, "   :members:")
         if not issubclass(value, Exception):
             yield "   :show-inheritance:"
+            yield from _from_bases(value)
     elif callable(value):
         yield from (f".. autofunction:: {module}.{name}", *again)
     else:
         yield from (f".. py:data:: {module}.{name}", *again, f"   :type: {type(value).__name__}")
+
+
+def _from_bases(cls: type) -> Iterator[str]:
+    """Arguments that the docstrings of its bases speak of."""
+    told, own = arguments(cls), _said(cls.__doc__)
+    inherited = [name for name in _parameters(cls) if name in told and name not in own]
+    if inherited:
+        yield from ("", "   Arguments that its bases have, too:", "")
+        yield from (f"   - ``{name}``: {told[name]}" for name in inherited)
+
+
+def _parameters(value: Any) -> list[str]:
+    """Names of what a class or a function takes."""
+    try:
+        taken = inspect.signature(value).parameters.values()
+    except ValueError:  # written in C
+        return []
+    return [one.name for one in taken if one.name not in ("args", "kwargs") and not one.name.startswith("_")]
 
 
 def commands() -> str:
@@ -138,7 +157,7 @@ def _about(entry: Any) -> str:
 def _fields(cls: type) -> list[str]:
     if not is_dataclass(cls):
         return []
-    told = _told(cls)
+    told = arguments(cls)
     hints = typing.get_type_hints(cls)
     rows = [
         f"| `{field.name}` | {_cell(_type(hints.get(field.name)))} | {_default(field)} | {_cell(told.get(field.name, ''))} |"
@@ -148,15 +167,33 @@ def _fields(cls: type) -> list[str]:
     return ["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows] if rows else []
 
 
-def _told(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each field."""
+def arguments(value: Any) -> dict[str, str]:
+    """What the docstrings of a function, or of a class and its bases, say of each argument or field."""
     told: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        text = inspect.cleandoc(each.__doc__ or "")
-        for block in re.findall(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)+)", text, flags=re.MULTILINE):
-            for name, meaning in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", block, flags=re.MULTILINE):
-                told[name] = " ".join(meaning.split())
+    for each in reversed(value.__mro__) if inspect.isclass(value) else (value,):
+        told |= _said(each.__doc__)
     return told
+
+
+def _said(docstring: str | None) -> dict[str, str]:
+    text = inspect.cleandoc(docstring or "")
+    blocks = re.findall(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)+)", text, flags=re.MULTILINE)
+    found = [re.findall(r"^    \**(\w+): (.*(?:\n        .*)*)", block, flags=re.MULTILINE) for block in blocks]
+    return {name: " ".join(meaning.split()) for pairs in found for name, meaning in pairs}
+
+
+def undocumented() -> dict[str, list[str]]:
+    """The arguments of public names that no docstring speaks of."""
+    lacking = {}
+    for module in ("fedgsp", *(f"fedgsp.{room}" for room in ROOMS)):
+        for name in importlib.import_module(module).__all__:
+            value = getattr(importlib.import_module(module), name)
+            if inspect.ismodule(value):  # a room that can be called
+                place, _, called = value.function_at.rpartition(".")
+                value = getattr(importlib.import_module(place), called)
+            if callable(value) and not (inspect.isclass(value) and issubclass(value, Exception)):
+                lacking[f"{module}.{name}"] = [one for one in _parameters(value) if one not in arguments(value)]
+    return {name: names for name, names in lacking.items() if names}
 
 
 def _type(hint: Any) -> str:

@@ -9,6 +9,7 @@ from fedgsp.core import __version__
 
 if TYPE_CHECKING:
     from fedgsp.api import replay, resume, train
+    from fedgsp.api import run_config as run
     from fedgsp.core.errors import FedgspError, InputError, RunFailed, RunWarning
     from fedgsp.data import FederatedData, load
     from fedgsp.data.arrays import from_arrays
@@ -27,19 +28,25 @@ if TYPE_CHECKING:
     from fedgsp.report.build import make_report as report
     from fedgsp.report.groups import Grouping, group
     from fedgsp.report.inspect import Inspection, inspect
+    from fedgsp.report.model_table import models
     from fedgsp.report.run_costs import Costs, cost
     from fedgsp.run.callbacks import Callback
     from fedgsp.run.evaluate_run import Evaluation, evaluate
     from fedgsp.run.reader import RunReader
     from fedgsp.run.result import RunResult
+    from fedgsp.study.advise import Advice, advise
     from fedgsp.study.comparison import Comparison, compare
+    from fedgsp.study.grid import Range
     from fedgsp.study.paper.conduct import study
+    from fedgsp.study.search import Optuna
+    from fedgsp.study.sweep import sweep
     from fedgsp.study.tune import Tuning
     from fedgsp.study.tuning import tune
 
 __all__ = [
     "IID",
     "METHODS",
+    "Advice",
     "Callback",
     "Comparison",
     "Costs",
@@ -52,8 +59,10 @@ __all__ = [
     "InputError",
     "Inspection",
     "Method",
+    "Optuna",
     "ProgressBar",
     "Quantity",
+    "Range",
     "RunFailed",
     "RunReader",
     "RunResult",
@@ -62,6 +71,7 @@ __all__ = [
     "Task",
     "Tuning",
     "__version__",
+    "advise",
     "classification",
     "compare",
     "cost",
@@ -77,6 +87,7 @@ __all__ = [
     "load",
     "load_leaf",
     "make_report",
+    "models",
     "multilabel",
     "named",
     "new",
@@ -85,13 +96,16 @@ __all__ = [
     "replay",
     "report",
     "resume",
+    "run",
     "sequence_labelling",
     "study",
+    "sweep",
     "train",
     "tune",
 ]
 
 _HOMES = {
+    "Advice": "study.advise",
     "Callback": "run.callbacks",
     "Comparison": "study.comparison",
     "Costs": "report.run_costs",
@@ -106,8 +120,10 @@ _HOMES = {
     "Inspection": "report.inspect",
     "METHODS": "methods",
     "Method": "method",
+    "Optuna": "study.search",
     "ProgressBar": "progress",
     "Quantity": "data.partitioners",
+    "Range": "study.grid",
     "RunFailed": "core.errors",
     "RunReader": "run.reader",
     "RunResult": "run.result",
@@ -115,6 +131,7 @@ _HOMES = {
     "Shards": "data.partitioners",
     "Task": "models",
     "Tuning": "study.tune",
+    "advise": "study.advise",
     "classification": "models",
     "compare": "study.comparison",
     "export": "data.export",
@@ -136,10 +153,11 @@ _HOMES = {
     "replay": "api",
     "resume": "api",
     "sequence_labelling": "models",
+    "sweep": "study.sweep",
     "train": "api",
     "tune": "study.tuning",
 }
-_ROOMS = ("cost", "evaluate", "report", "study")
+_ROOMS = ("cost", "evaluate", "models", "report", "run", "study")
 """Commands by the names of rooms: the modules themselves can be called (`core/callable_module.py`)."""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,28 +9,29 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError, RunWarning, where_defined
+from fedgsp.core.errors import InputError, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
-from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
-from fedgsp.methods import named
 from fedgsp.progress import run_bar
-from fedgsp.run import lifecycle
+from fedgsp.run import lifecycle, overlay
 from fedgsp.run.build import IN_MEMORY, RunBuilder
-from fedgsp.run.callbacks import Callback, Failure, in_words
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
+from fedgsp.run.warner import Warner, warn
+from fedgsp.study.entries import read_method
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
+    from fedgsp.run.callbacks import Callback
     from fedgsp.run.replay import Replay
     from fedgsp.run.result import RunResult
+    from fedgsp.run.run import Run
 
 Model = str | Callable[..., nn.Module] | nn.Module
 
 
 def train(
-    method: str | Method = "fedgsp",
+    method: str | Path | Method = "fedgsp",
     data: str | FederatedData = DataSection.source,
     model: Model = ModelSection.name,
     *,
@@ -63,7 +62,8 @@ def train(
     Defaults are those of the command line and of a configuration file: `fedgsp.run.config` has the table.
 
     Args:
-        method: A name (see `fedgsp.METHODS`) or a `Method` built from parts.
+        method: A name (see `fedgsp.METHODS`), a `Method` built from parts, `package.module:METHOD`, or a config file, whose
+            [method] counts (`fedgsp.run` takes all of it).
         data: A source text, such as "glyphs:clients=100", or a `FederatedData`.
         model: A name, a callable that returns a module, or a module, whose weights are then the start.
         rounds: Number of rounds.
@@ -101,7 +101,8 @@ def train(
         >>> result.rounds
         1
     """
-    chosen = _with_local(_checked(named(method) if isinstance(method, str) else method), lr, batch_size, epochs)
+    given = read_method(method)[1] if isinstance(method, (str, Path)) else _checked(method)
+    chosen = _with_local(given, lr, batch_size, epochs)
     config = RunConfig(
         run=RunSection(rounds, seed, workers, device, eval_every, target_accuracy, stop_at_target, holdout_clients, fast=fast),
         data=DataSection(_source_of(data), data_seed, None, validation),
@@ -112,9 +113,58 @@ def train(
     builder = RunBuilder(
         data=None if isinstance(data, str) else data, model=None if isinstance(model, str) else model, task=task
     )  # fmt: skip
-    run = builder.build(config)
-    _warn(run.notes)
-    return lifecycle.start(run, None if out is None else Path(out), [Warner(), *run_bar(progress), *callbacks])
+    return _started(builder.build(config), out, callbacks, progress)
+
+
+def run_config(
+    config: str | Path | RunConfig,
+    *,
+    sets: Mapping[str, Any] | Sequence[str] = (),
+    data: FederatedData | None = None,
+    model: Callable[..., nn.Module] | nn.Module | None = None,
+    task: Task | None = None,
+    method: Method | None = None,
+    out: str | Path | None = None,
+    trust: bool = False,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> RunResult:
+    """Train what a config file says: `fedgsp.run("config.toml")`, as `fedgsp run config.toml` on the command line.
+
+    Args:
+        config: The file, or a `RunConfig`.
+        sets: Entries in place of its own: {"run.rounds": 5, "method.local.lr": 0.1}, or PATH=VALUE texts.
+        data: A federation in place of the one it names.
+        model: A model in place of the one it names.
+        task: Loss and metrics; None: classification or regression, as the data are.
+        method: A method in place of its own.
+        out: Run directory, from which the run can be resumed; None: nothing is written.
+        trust: Let code that the file names run.
+        callbacks: Are told how the run goes on.
+        progress: Show a bar; None: in notebooks and on terminals.
+
+    Returns:
+        As `fedgsp.train`.
+
+    Raises:
+        InputError: The file cannot be read, makes no sense, or names code that nobody trusts.
+        RunFailed: The run failed on the way; with `out`, the rounds before are kept there.
+    """
+    builder = _builder(data, model, task, method, trust)
+    read = config if isinstance(config, RunConfig) else builder.read(Path(config))
+    told = overlay.changed(read, sets)
+    source = (data.source or IN_MEMORY) if data is not None else absolute(told.data.source)
+    told = replace(told, data=replace(told.data, source=source))
+    if model is not None:
+        told = replace(told, model=replace(told.model, name="custom"))
+    return _started(builder.build(told), out, callbacks, progress)
+
+
+def _started(run: Run, out: str | Path | None, callbacks: Sequence[Callback], progress: bool | None) -> RunResult:
+    warn(run.notes)
+    warner = Warner()
+    result = lifecycle.start(run, None if out is None else Path(out), [warner, *run_bar(progress), *callbacks])
+    return replace(result, happened=tuple(warner.told))
 
 
 def resume(
@@ -167,12 +217,14 @@ def resume(
         >>> import fedgsp
         >>> result = fedgsp.resume("runs/mine", rounds=100)  # doctest: +SKIP
     """
-    return lifecycle.resume(
+    warner = Warner()
+    result = lifecycle.resume(
         Path(directory), rounds=rounds, workers=workers,
         engine={"hop_seconds": hop_seconds, **({} if engine is None else _entries(engine))}, previous=previous, round_=round,
         other_numerics=other_numerics, builder=_builder(data, model, task, method, trust),
-        callbacks=[Warner(), *run_bar(progress), *callbacks],
+        callbacks=[warner, *run_bar(progress), *callbacks],
     )  # fmt: skip
+    return replace(result, happened=tuple(warner.told))
 
 
 def replay(
@@ -209,27 +261,12 @@ def replay(
         >>> fedgsp.replay("runs/mine").differs is None  # doctest: +SKIP
         True
     """
+    from fedgsp.deploy.replay import replay as replay_run
+
     return replay_run(
         Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
         other_numerics=other_numerics,
     )  # fmt: skip
-
-
-class Warner(Callback):
-    """Tells of clients that were skipped and workers that were lost or may hang, as Python warns."""
-
-    def on_failure(self, failure: Failure) -> None:
-        """What happened, and why."""
-        _warn([in_words(failure)])
-
-
-def _warn(notes: Sequence[str]) -> None:
-    """What the person should know, as warnings at the line that called fedgsp."""
-    for note in notes:
-        level, frame = 1, inspect.currentframe()
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedgsp":
-            level, frame = level + 1, frame.f_back
-        warnings.warn(note, RunWarning, stacklevel=level)
 
 
 def _builder(

@@ -14,6 +14,7 @@ from fedgsp.client.distill import Distill
 from fedgsp.client.rules import SGD
 from fedgsp.client.schedule import Decay
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.tables import html_table
 from fedgsp.method import ROLES, Method
 from fedgsp.parts import decode, kinds
 from fedgsp.plan import (
@@ -164,7 +165,7 @@ def _astraea(preparation: Preparation) -> Method:
     return Method(Mediators(kappa=0.3, gamma=10, passes=2, grouper=GreedyKL()), SGD(), Mean(), preparation=preparation)
 
 
-METHODS: Mapping[str, Row] = {
+_ROWS: Mapping[str, Row] = {
     "fedavg": Row("every sampled client trains alone, the models are averaged", _fedavg),
     "fedprox": Row("fedavg with a pull towards the model that was handed over", fedavg_with("prox")),
     "fedmmd": Row("fedavg that keeps a client's outputs like those of the frozen global model", fedavg_with("mmd")),
@@ -269,6 +270,19 @@ METHODS: Mapping[str, Row] = {
         lambda: Method(Grouped(Singletons(), Random(), kappa=1.0), SGD(), Clustered()),
     ),
 }
+
+
+class MethodTable(dict[str, Row]):
+    """The named methods; it shows names and summaries."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} methods: {', '.join(self)}"
+
+    def _repr_html_(self) -> str:
+        return html_table("Methods", ("name", "what it is"), [(name, row.summary) for name, row in self.items()])
+
+
+METHODS: Mapping[str, Row] = MethodTable(_ROWS)
 
 
 def named(name: str) -> Method:

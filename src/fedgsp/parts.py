@@ -28,6 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "fedgsp.plan.sequence:OneChain",
         "fedgsp.plan.sequence:Switch",
         "fedgsp.plan.with_pool:WithPool",
+        "fedgsp.plan.hand_over:HandOver",
     ),
     "growth": (
         "fedgsp.plan.growth:Linear",

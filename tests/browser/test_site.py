@@ -78,7 +78,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1300])
-@pytest.mark.parametrize("name", ["docs/index", "docs/getting-started", "docs/reference/configuration", "results/README"])
+@pytest.mark.parametrize("name", ["docs/index", "docs/tutorials/first_steps", "docs/reference/configuration", "results/README"])
 def test_pages_fit_the_window_and_say_nothing_on_the_console(
     site: Path, open_tab: OpenTab, scheme: str, width: int, name: str
 ) -> None:
@@ -91,5 +91,5 @@ def test_pages_fit_the_window_and_say_nothing_on_the_console(
 
 def test_search_works_without_a_network(site: Path, open_tab: OpenTab) -> None:
     tab = open_tab((site / "search.html").as_uri() + "?q=replay", wait=False)
-    tab.page.wait_for_selector("ul.search li a", timeout=20_000)
+    tab.page.wait_for_selector("ul.search li a", timeout=300_000)
     assert tab.page.locator("ul.search li").count() > 2

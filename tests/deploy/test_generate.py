@@ -105,6 +105,7 @@ def test_its_settings_are_what_was_asked_for(tmp_path: Path) -> None:
     place = written(tmp_path / "d", method="fedavg", model="leaf_cnn", rounds=7, seed=3, server_data="glyphs:clients=2")
     table = tomllib.loads(place.config.read_text())
     assert table["run"] == {"rounds": 7, "seed": 3, "eval_every": 1}
+    assert "An evaluation sends the whole model to every site once more" in place.config.read_text()
     assert table["method"]["name"] == "fedavg"
     assert table["model"]["name"] == "leaf_cnn"
     assert table["data"]["source"] == "glyphs:clients=2"

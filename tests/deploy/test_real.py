@@ -40,12 +40,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def in_one_process(text: str, folder: Path) -> dict[str, Any]:
+def in_one_process(text: str, folder: Path, data: str = DATA) -> dict[str, Any]:
     """What `fedgsp run` makes of the same configuration, without its section for deployments, and the same data."""
     table = tomllib.loads(text)
     del table["deploy"]
     (folder / "config.toml").write_text(tomli_w.dumps(table))
-    command = [*FEDGSP, "run", str(folder / "config.toml"), "--data", DATA, "--out", str(folder / "here"), "--json"]
+    command = [*FEDGSP, "run", str(folder / "config.toml"), "--data", data, "--out", str(folder / "here"), "--json"]
     made = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr
     facts: dict[str, Any] = json.loads(made.stdout)
@@ -97,6 +97,21 @@ def test_same_bits_as_in_one_process(federation: LocalDeployment, tmp_path: Path
     ours, theirs = lines(run / "journal.jsonl"), lines(tmp_path / "here" / "journal.jsonl")
     for key in ("round", "groups", "chains", "clients", "samples", "steps", "bytes", "train_loss", "accuracy", "loss", "state"):
         assert [entry.get(key) for entry in ours] == [entry.get(key) for entry in theirs], key
+
+
+def test_same_bits_over_stock_nodes_alone(tmp_path: Path) -> None:
+    """Clients that keep a state, at SuperNodes of Flower's own."""
+    place = deployment(tmp_path / "fed", 2, data="glyphs:clients=2", rounds=2, method="scaffold", stock_nodes=True)
+    config = place.config.read_text().replace("# hop_seconds_floor = 60.0", "hop_seconds_floor = 300.0")
+    place.config.write_text(config)
+    with LocalDeployment(place, print) as processes:
+        processes.start_server()
+        processes.start_nodes(place.sites())
+        number = processes.submit(place.runs / "stock", resume=False)
+        until(lambda: _over(processes.link, number), 900, "it to end")
+    result = json.loads((place.runs / "stock" / "result.json").read_text())
+    assert result["status"] == "finished", result["cause"]
+    assert result["model"] == in_one_process(config, tmp_path, "glyphs:clients=2")["model"]
 
 
 def _over(link: SuperLink, number: int) -> bool:

@@ -55,7 +55,7 @@ def test_more_groups_than_clients_are_capped_and_told() -> None:
     (note,) = found.notes
     assert note.startswith(
         "no two clients ever train in a chain, and this is FedAvg: the growth function asks for 10 groups in round 1, and 12 "
-        "clients train, too few for two in each of 10; --growth length"
+        "clients train, too few for two in each of 10; the growth `OfLength(4)`"
     )
     assert built("fedavg").notes == ()
 

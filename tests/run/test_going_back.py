@@ -143,7 +143,7 @@ def test_rounds_that_were_not_kept_are_refused_with_those_that_were(copy: Path) 
     before = (copy / "journal.jsonl").read_bytes()
     with pytest.raises(fedgsp.InputError, match=r"no checkpoint of round 5; there are those of the rounds: 0, 4, 6, 8, 9\."):
         resume(copy, round=5)
-    with pytest.raises(fedgsp.InputError, match="either --previous or --round"):
+    with pytest.raises(fedgsp.InputError, match="either `previous=True` or `round=`"):
         resume(copy, round=4, previous=True)
     assert (copy / "journal.jsonl").read_bytes() == before
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import fedgsp
-from fedgsp.core.errors import RunWarning
+from fedgsp.core.errors import RunWarning, in_options
 from fedgsp.methods import METHODS, named
 from fedgsp.plan import ICG, Grouped, Log, OfLength, Planner, Proportional, Random, WithPool
 from fedgsp.run.plan_notes import plan_notes
@@ -17,7 +17,7 @@ def test_single_clients_from_a_round_on() -> None:
     (single,) = plan_notes(named("fedgsp").planner, 60, 40)
     assert single.startswith(
         "from round 3 on every group is a single client, and this is FedAvg: the growth function asks for 30 groups in round "
-        "3, and 40 clients train, too few for two in each of 30; --growth length keeps chains"
+        "3, and 40 clients train, too few for two in each of 30; the growth `OfLength(4)` keeps chains"
     )
 
 
@@ -30,15 +30,17 @@ def test_many_left_out_for_long() -> None:
     """100 clients by round 13: 60 groups of one, and 40 clients in none, until there are 100 groups."""
     notes = plan_notes(named("fedgsp").planner, 40, 100)
     assert any("are in no group and sit out, up to 40 of 100" in note for note in notes)
-    assert any("--set method.planner.grouper.leftovers=deal puts them into groups" in note for note in notes)
+    assert any("`ICG(leftovers='deal')` puts them into groups" in note for note in notes)
     dealt = Grouped(Log(2, 10), ICG(leftovers="deal"), kappa=0.3)
     assert not any("in no group" in note for note in plan_notes(dealt, 40, 100))
+    typed = [in_options(note) for note in notes]
+    assert any("--set method.planner.grouper.leftovers=deal puts them into groups" in note for note in typed)
 
 
 def test_left_out_for_good() -> None:
     (note,) = plan_notes(named("naive-gsp-icg").planner, 60, 368)
-    assert note.startswith("8 of 368 clients are in no group and never train, since the groups are formed once; --set")
-    assert "grouper.grouper.leftovers=deal" in note
+    assert note.startswith("8 of 368 clients are in no group and never train, since the groups are formed once; `ICG(leftovers")
+    assert "grouper.grouper.leftovers=deal" in in_options(note)
     assert plan_notes(named("naive-gsp-icg").planner, 60, 370) == ()
     assert plan_notes(named("naive-gsp").planner, 60, 368) == ()
 

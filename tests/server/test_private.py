@@ -101,6 +101,21 @@ def test_the_noise_is_split_between_sum_and_count_as_the_paper_has_it() -> None:
         Private(Mean(), noise=2.0, adaptive=True).noises(10)
 
 
+def test_with_poisson_sampling_it_is_divided_by_what_is_expected() -> None:
+    """3 of 20 groups came where 0.2 * 20 = 4 are expected: the sum is divided by 4, and who is not there says nothing."""
+    start = {"w": torch.zeros(2)}
+    rule = Private(Mean(), clip=1.0, noise=1e-9, adaptive=True, count_noise=1e-9, clip_lr=1.0)
+    state = rule.init(start, Setting(seed=1))
+    update = rule.start(state, Plan(1, tuple(Chain((k,)) for k in range(3)), 20, share=0.2), [1] * 3)
+    for k, values in enumerate(([0.0, 0.5], [0.5, 0.0], [3.0, 4.0])):
+        update.add(result(k, {"w": torch.tensor(values)}))
+    after_round = update.finish()
+    assert after_round.model["w"].tolist() == pytest.approx([1.1 / 4, 1.3 / 4], abs=1e-6)
+    assert after_round.extra[CLIP] == pytest.approx(math.exp(-((2 - 1.5) / 4)))  # 2 of 3 are short
+    nobody = rule.start(state, Plan(1, (), 20, share=0.2), [])
+    assert nobody.finish().model["w"].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
 def test_rules_that_go_on_from_the_mean_do_so() -> None:
     updates = [model(4.0, 6.0), model(1.0, 2.5)]
     plain = after(Private(Mean(), clip=1.0, noise=1e-9), updates)

@@ -28,6 +28,16 @@ def test_plain_means_first_then_fresh_moments_on_paper() -> None:
     assert state.extra[STEPS] == 1
 
 
+def test_moments_may_see_the_plain_rounds_on_paper() -> None:
+    """Delta = 4 and a plain mean: m = 2, v = 1/2 + 8 = 8.5. Then Delta = 2: m = 2, v = 6.25, w = 4 + 2 / (2.5 + 1)."""
+    rule = WarmStart(Adam(lr=1.0, beta1=0.5, beta2=0.5, tau=1.0), fresh=False)
+    state = aggregate(rule, rule.init(vector(0.0), Setting(clients=1)), [vector(4.0)], [1])
+    assert (state.model["w"].item(), state.slots[FIRST]["w"].item(), state.slots[SECOND]["w"].item()) == (4.0, 2.0, 8.5)
+    state = aggregate(rule, state, [vector(6.0)], [1])
+    assert state.model["w"].item() == pytest.approx(4 + 2 / 3.5)
+    assert state.extra[STEPS] == 2
+
+
 def test_the_first_update_stays_out_of_v() -> None:
     """A first update of 10, then ones of 0.1: FedAdam's v is about 1 for long, with a warm start it is about 1e-4."""
     plain, warm = Adam(beta1=0.0, beta2=0.99), WarmStart(Adam(beta1=0.0, beta2=0.99))

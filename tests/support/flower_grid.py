@@ -16,9 +16,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedgsp.core.heartbeat import PROMISE
 from fedgsp.engine.transports.flower.client_app import app
 from fedgsp.engine.transports.flower.post import Clock
 from fedgsp.engine.transports.flower.records import pack, unpack
@@ -26,7 +28,7 @@ from tests.support import tiny
 
 Fault = Literal[
     "ok", "killed", "terminated", "stalled", "process killed", "ttl", "dead", "raises", "late", "twice", "nan", "shape", "far",
-    "unpushed", "garbage", "samples",
+    "unpushed", "garbage", "samples", "silent",
 ]  # fmt: skip
 
 
@@ -38,6 +40,7 @@ class Node:
     site: Path
     up: bool = True
     back_at: float = float("inf")
+    heart_stopped: float | None = None
 
     def context(self) -> Context:
         return Context(1, self.number, {"site": str(self.site)}, RecordDict(), {})
@@ -102,6 +105,16 @@ class InProcessGrid(Grid):
     def get_node_ids(self) -> list[int]:
         return [number for number, node in self.nodes.items() if node.up]
 
+    def get_nodes(self) -> list[NodeInfo]:
+        """Hearts beat every two seconds until they stop; the SuperLink gives a node 21 s from its last beat on."""
+        return [
+            NodeInfo(node_id=n, heartbeat_interval=PROMISE, online_until=self._last_beat(self.nodes[n]) + 2 * PROMISE)
+            for n in self.get_node_ids()
+        ]
+
+    def _last_beat(self, node: Node) -> float:
+        return (self.time if node.heart_stopped is None else min(self.time, node.heart_stopped)) // 2 * 2
+
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         return [self._push(message) for message in messages]
 
@@ -137,6 +150,9 @@ class InProcessGrid(Grid):
             if fault == "stalled":
                 node.back_at = self.time + 51.0
             return fails(5, 1.0 if fault == "terminated" else 50.0)
+        if fault == "silent":
+            node.heart_stopped = self.time
+            return fails(5, 21.0)
         if fault == "process killed":
             return fails(8, 55.0)
         if fault == "ttl":

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import resource
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from fedgsp.engine.transports.flower.records import FLAT
+from fedgsp.engine.transports.flower.records import FLAT, PROTOCOL, SQUEEZED
 from fedgsp.engine.transports.flower.wire import ALIGNED, HEAD, places
+from fedgsp.run.result import RunResult
 from tests.support.flower_grid import Node, Tamper
+from tests.support.grid_deployments import Deployment
 
 Change = Callable[[RecordDict], RecordDict]
 """One lie: from an honest answer to a hostile one."""
@@ -27,6 +31,21 @@ NASTY: tuple[Any, ...] = (
 )  # fmt: skip
 """Values that no field may have, or that tell nothing where one may (the time that a hop took)."""
 GONE = object()
+MEMORY_MB = 256.0
+"""What hostile messages may cost the server at most, the model being tiny."""
+
+
+def check_withstood(there: Deployment, result: RunResult, culprits: Sequence[int] = (3,)) -> None:
+    """It came to its end, nobody honest was skipped, figures can be, and nothing of the lies is in them."""
+    assert result.status == "finished"
+    assert {event["client"] for event in there.events("skipped")} <= set(culprits)
+    assert {event["client"] for event in there.events("not_judged")} <= set(culprits)
+    for entry in result.history:
+        assert 0 <= entry["accuracy"] <= 1
+        assert math.isfinite(entry["loss"])
+        assert math.isfinite(entry["train_loss"])
+    verdict = there.replay()
+    assert (verdict.differs, verdict.rounds) == (None, result.rounds), verdict
 
 
 def facts_of(content: RecordDict) -> dict[str, Any]:
@@ -41,16 +60,16 @@ def with_facts(content: RecordDict, facts: Mapping[str, Any] | str) -> RecordDic
     return content
 
 
-def says(path: Sequence[str], value: Any) -> Change:
+def says(path: Sequence[str | int], value: Any) -> Change:
     """A field of the facts, however deep, has another value, or is gone."""
 
     def change(content: RecordDict) -> RecordDict:
         facts = facts_of(content)
-        place = facts
+        place: Any = facts
         for key in path[:-1]:
             place = place[key]
         if value is GONE:
-            place.pop(path[-1], None)
+            del place[path[-1]]
         else:
             place[path[-1]] = copy.deepcopy(value)
         return with_facts(content, facts)
@@ -58,12 +77,14 @@ def says(path: Sequence[str], value: Any) -> Change:
     return change
 
 
-def paths(facts: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All fields of some facts, those inside of tables too."""
+def paths(facts: Mapping[str, Any], before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """All fields of some facts, those inside of tables and the first of a list too."""
     for key, value in facts.items():
         yield (*before, key)
         if isinstance(value, dict):
             yield from paths(value, (*before, key))
+        elif isinstance(value, list) and value:
+            yield (*before, key, 0)
 
 
 def structured(facts: Mapping[str, Any], harmless: Sequence[str] = ("seconds",)) -> Iterator[Change]:
@@ -72,8 +93,12 @@ def structured(facts: Mapping[str, Any], harmless: Sequence[str] = ("seconds",))
         for value in (*NASTY, GONE):
             if not (path[-1] in harmless and value is not GONE and isinstance(value, (int, float))):
                 yield says(path, value)
-    for text in ("", "[]", "{", "null", '{"protocol": 2}', '{"protocol": 1}', "NaN", "[" * 3000, "9" * 10_000, "x" * 1_100_000):
+    for text in ("", "[]", "{", "null", '{"protocol": 1}', "NaN", "[" * 3000, "9" * 10_000, "x" * 1_100_000):
         yield _says_only(text)
+    for value in ("no", "no\n\x1b[2J" * 10_000, 10**30, DEEP, None):
+        for more in ({}, {"wants": "base"}, {"wants": [1]}, {"changed": True}, {"for_good": "yes", "changed": 7}):
+            yield _says_only(json.dumps({"protocol": PROTOCOL, "refused": value, **more}))
+    yield _says_only(json.dumps({"protocol": PROTOCOL}))
     yield lambda content: RecordDict()
 
 
@@ -99,7 +124,11 @@ def opened(record: Any) -> dict[str, Array]:
 
 
 def closed(tensors: Mapping[str, Array]) -> ArrayRecord:
-    """Tensors as one flat record, also such as no honest site would make."""
+    """Tensors as one flat record, also such as no honest site would make.
+
+    The bytes of the next tensor begin at a multiple of eight, so one that was cut by less is filled up again with zeros, and is
+    another plausible tensor: to be malformed it must be the last.
+    """
     head = json.dumps([[name, one.dtype, list(one.shape)] for name, one in tensors.items()]).encode()
     data = HEAD.pack(len(head)) + head
     for one in tensors.values():
@@ -131,8 +160,8 @@ def tensor_changes(name: str) -> Iterator[Change]:
 
     def one(make: Callable[[Array], Array]) -> Change:
         def change(held: dict[str, Array]) -> dict[str, Array]:
-            first = next(iter(held))
-            return {**held, first: make(held[first])}
+            last = list(held)[-1]
+            return {**held, last: make(held[last])}
 
         return arrays(change)
 
@@ -173,6 +202,62 @@ def tensor_changes(name: str) -> Iterator[Change]:
     yield other_kind
 
 
+def squeezed_changes(rng: np.random.Generator) -> Iterator[Change]:
+    """A squeezed model that is none, or that would take all memory when it is opened."""
+
+    def whole(make: Callable[[bytes], bytes], kind: str = SQUEEZED) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record: Any = content["model"]
+            data = make(record[FLAT].data)
+            content["model"] = ArrayRecord({FLAT: Array("uint8", (len(data),), kind, data)})
+            return content
+
+        return changed
+
+    bomb = zlib.compress(b"\0" * 400_000_000)
+    yield whole(lambda data: bomb)
+    yield whole(lambda data: zlib.compress(b""))
+    yield whole(lambda data: zlib.compress(zlib.decompress(data) + b"\0"))
+    yield whole(lambda data: zlib.compress(zlib.decompress(data)[:-1]))
+    yield whole(lambda data: data + b"more")
+    yield whole(lambda data: data, FLAT)
+    yield whole(lambda data: data, "fedgsp.flat.squeezed.twice")
+    for _ in range(40):
+        cut, noise = float(rng.random()), rng.bytes(int(rng.integers(1, 400)))
+        yield whole(lambda data, cut=cut: data[: int(cut * len(data))])  # type: ignore[misc]
+        yield whole(lambda data, noise=noise: noise)  # type: ignore[misc]
+
+
+def drawn_bytes(rng: np.random.Generator, name: str) -> Change:
+    """A record of tensors whose bytes are cut, longer, others, or say other things of themselves; its numbers stay."""
+
+    def change(content: RecordDict) -> RecordDict:
+        record: Any = content[name]
+        data = bytearray(record[FLAT].data)
+        (size,) = HEAD.unpack_from(data)
+        kind, at = int(rng.integers(7)), HEAD.size + int(rng.integers(size))
+        if kind == 0:
+            data = data[: int(rng.integers(len(data)))]
+        elif kind == 1:
+            data += rng.bytes(int(rng.integers(1, 5000)))
+        elif kind == 2:
+            data = bytearray(rng.bytes(int(rng.integers(1, 5000))))
+        elif kind == 3:
+            HEAD.pack_into(data, 0, int(rng.integers(2**63)) if rng.random() < 0.5 else int(rng.integers(2 * size)))
+        elif kind == 4:
+            data[at] ^= 1 << int(rng.integers(8))
+        elif kind == 5:
+            del data[at : at + int(rng.integers(1, 9))]
+        else:
+            shape = json.dumps([int(n) for n in rng.integers(2**20, 2**62, int(rng.integers(1, 200)))]).encode()
+            head = bytes(data[HEAD.size : HEAD.size + size]).replace(b"[4]", shape, 1).replace(b"[3,4]", shape, 1)
+            data = bytearray(HEAD.pack(len(head)) + head + data[HEAD.size + size :])
+        content[name] = ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, bytes(data))})
+        return content
+
+    return change
+
+
 def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
     """One to three fields at random, with random values that no field may have."""
     known = list(paths(facts))
@@ -197,7 +282,7 @@ def drawn(rng: np.random.Generator, facts: Mapping[str, Any]) -> Change:
         for step in steps:
             try:
                 content = step(content)
-            except (KeyError, TypeError, AttributeError):  # the field was inside of one that is gone by now
+            except (KeyError, IndexError, TypeError, AttributeError):  # the field was inside of one that is gone by now
                 continue
         return content
 

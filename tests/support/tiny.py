@@ -24,7 +24,8 @@ FEATURES = 4
 LINEAR = "tests.support.tiny:linear"
 NORMED = "tests.support.tiny:normed"
 RAW = "tests.support.tiny:raw"
-"""The names of `linear`, `normed` and `raw` for processes that import them."""
+ADAPTED = "tests.support.tiny:adapted"
+"""The names of `linear`, `normed`, `raw` and `adapted` for processes that import them."""
 
 
 def arrays(clients: int = 8, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
@@ -108,3 +109,24 @@ class _Raw(nn.Module):
 def raw(shape: tuple[int, ...] = (FEATURES,), classes: int = CLASSES) -> nn.Module:
     """See `_Raw`."""
     return _Raw(shape[0], classes)
+
+
+class _Adapted(nn.Module):
+    """A frozen base and a small adapter beside it, as LoRA has them."""
+
+    shift = 0.0
+    """What a machine with other pretrained weights has added to them."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.base, self.adapter = nn.Linear(features, 32), nn.Linear(32, classes)
+        self.base.requires_grad_(False).weight.add_(self.shift)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.adapter(self.base(x).relu())
+        return found
+
+
+def adapted(shape: tuple[int, ...] = (FEATURES,), classes: int = CLASSES) -> nn.Module:
+    """See `_Adapted`."""
+    return _Adapted(shape[0], classes)

@@ -26,12 +26,10 @@ def advise(
     as_json: common.AsJson = False,
 ) -> None:
     """Say which method and settings reach the target soonest and cheapest, and how sure that is."""
-    from fedgsp.cost import FLEETS, fleet_named
     from fedgsp.study.advise import advise as advice_on
 
-    chosen = fleet if fleet in FLEETS else fleet_named(fleet)
     said = (lambda line: None) if quiet or as_json else (lambda line: typer.echo(line, err=True))
-    found = advice_on(data, chosen, model=model, target=target, pilot=pilot, seed=seed, told=said)
+    found = advice_on(data, fleet, model=model, target=target, pilot=pilot, seed=seed, told=said)
     if as_json:
         typer.echo(json.dumps(found.as_dict(), indent=2))
         return

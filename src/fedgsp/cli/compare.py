@@ -42,7 +42,7 @@ def compare(
         typer.Option(help="Count rounds, steps, traffic and time until this accuracy. Default: the weakest method's end."),
     ] = None,
     fleet: Annotated[
-        str, typer.Option(help="Fleet that times are estimated for: paper, phone-4g, phone-wifi, hospital-fibre or FILE.toml.")
+        str, typer.Option(help="Fleet that times are estimated for: paper, phone-4g, phone-wifi or hospital-fibre.")
     ] = "paper",
     workers: Annotated[str | None, typer.Option(help="Worker processes: a number, auto, or 0 for none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the comparison. Give it again to go on.")] = Path("runs/compare"),

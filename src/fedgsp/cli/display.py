@@ -39,7 +39,7 @@ class About:
     @classmethod
     def of(cls, run: Run) -> About:
         """A run of this process."""
-        return cls(headline(run), run.config.run.rounds, run.worker_setup.task.score, tuple(run.notes))
+        return cls(headline(run), run.config.run.rounds, run.worker_setup.task.score, tuple(map(in_options, run.notes)))
 
 
 def display() -> LiveDisplay | PlainLines:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from fedgsp.cli.display import headline, plain_console, size
+from fedgsp.core.errors import in_options
 from fedgsp.cost import FLEETS, Fleet, PaperCosts, RunCosts, fleet_named, paper_costs_of, planned_cost
 from fedgsp.progress import duration
 from fedgsp.run.flops import flops_per_sample
@@ -32,7 +33,7 @@ def show_dry_run(run: Run, as_json: bool, profile: str | None = None) -> None:
     console = plain_console()
     console.print(headline(run))
     for note in run.notes:
-        console.print(f"note: {note}", style="yellow")
+        console.print(f"note: {in_options(note)}", style="yellow")
     table = Table("from round", "groups", "clients a chain", "chains that train", "clients that train", title="Schedule")
     for row in expected.schedule:
         table.add_row(*map(str, _cells(row)))

@@ -47,6 +47,7 @@ def build_app() -> typer.Typer:
         run,
         site,
         study,
+        sweep,
         tune,
         watch,
     )  # fmt: skip
@@ -66,6 +67,7 @@ def build_app() -> typer.Typer:
         models,
         advise,
         tune,
+        sweep,
         data,
         group,
         cost,

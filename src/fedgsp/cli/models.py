@@ -24,20 +24,17 @@ def models(
     """List the models that go by a name."""
     from dataclasses import asdict
 
-    from fedgsp.models.catalog import BUILT_IN, SampleKind, fitting, summary_of
+    from fedgsp.report.model_table import models as named_models
 
-    if data is None:
-        table = {name: summary_of(factory) for name, factory in BUILT_IN.items()}
+    found = named_models(data)
+    if found.fitting is None:
+        table = found.summaries
         typer.echo(json.dumps(table, indent=2) if as_json else "\n".join(f"{n:<18}{told}" for n, told in table.items()))
         return
-    from fedgsp.data import load
-
-    there = load(data)
-    found = fitting(SampleKind(there.sample_shape, there.classes, there.target_shape, there.count_tokens, there.padding))
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        typer.echo(json.dumps([asdict(one) for one in found.fitting], indent=2))
         return
-    if not found:
-        typer.echo(f"No named model fits samples of shape {there.sample_shape}; give one of your own.")
-    for one in found:
+    if not found.fitting:
+        typer.echo("No named model fits these samples; give one of your own.")
+    for one in found.fitting:
         typer.echo(f"{one.name:<18}{one.shape} in, {one.outputs} out, {one.parameters:,} parameters")

@@ -25,8 +25,9 @@ def study(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, ours or "
-            "robustness. 'report' makes all pages again from the finished runs and trains nothing.",
+            help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, "
+            "ours, skew, few-clients, adaptive, advice or robustness. "
+            "'report' makes all pages again from the finished runs and trains nothing.",
         ),
     ],
     preset: Annotated[str, typer.Option(help="Settings: smoke (minutes), laptop (hours) or paper (the paper's).")] = "smoke",
@@ -40,7 +41,8 @@ def study(
         Path | None, typer.Option(help="With 'report': first take in the finished runs and studies of this folder.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods of table, rivals, fleets or ours, such as fedavg,fedgsp. For table also: all.")
+        str | None,
+        typer.Option(help="Methods of table, rivals, fleets, ours or skew, such as fedavg,fedgsp. For table also: all."),
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets an entry of every run's config.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Estimate the time it will take. Train nothing.")] = False,

@@ -22,7 +22,8 @@ def tune(
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            help="Values to try, as NAME=VALUE,VALUE,... NAME is lr, server_lr, mu, planner.growth.alpha or the like."
+            help="Values to try, as NAME=VALUE,VALUE,... NAME is lr, server_lr, mu, planner.growth.alpha or the like. "
+            "With --driver optuna also a range: NAME=LOW..HIGH, or NAME=LOW..HIGH,log."
         ),
     ] = None,
     method: Annotated[
@@ -41,17 +42,29 @@ def tune(
     data_seed: Annotated[int | None, typer.Option(help="Seed of generated data, splits and subsets.")] = None,
     validation: Annotated[float | None, typer.Option(help="Share of training samples kept for choosing. Default: 0.1.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep. Default: runs/tune-METHOD.")] = None,
+    driver: Annotated[
+        str, typer.Option(help="Who chooses the points: grid (all of them) or optuna (needs the extra optuna).")
+    ] = "grid",
+    trials: Annotated[int | None, typer.Option(help="Points that optuna tries. Default: 20.")] = None,
+    prune: Annotated[bool, typer.Option(help="Let optuna stop points that fall behind.")] = True,
+    search_seed: Annotated[int, typer.Option(help="Seed of optuna's choices.")] = 0,
     sets: Annotated[list[str] | None, typer.Option("--set", help="PATH=VALUE sets any other entry of the config.")] = None,
     trust: common.Trust = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw OUT/tune.png. Needs matplotlib.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table.")] = False,
 ) -> None:
-    """Try a grid of hyper-parameters on the validation part. Test data is not used. Repeat the command to go on."""
+    """Try hyper-parameters on the validation part: a grid of them, or as Optuna chooses. Test data is not used.
+
+    Repeat the command to go on.
+    """
     from fedgsp.cli.options import build_config
     from fedgsp.report.plotting import require_plotting
     from fedgsp.report.tune_plot import plot_tuning
     from fedgsp.study import tune as study
+    from fedgsp.study.grids import grid_of
+    from fedgsp.study.search import Optuna, searched
+    from fedgsp.study.tuning import driver_of
 
     if plot:
         require_plotting()
@@ -67,9 +80,18 @@ def tune(
             typer.echo(unit)
         return []
 
-    outcome = study.tune(chosen, [*(grid or []), *(more or [])], place, seeds=_seeds(seeds, seed), callbacks=callbacks)
+    search = driver_of(driver)
+    if search is None and trials is not None:
+        raise InputError("`trials=` is for `driver='optuna'`; a grid tries all of its points.")
+    if search is not None:
+        search = Optuna(search.trials if trials is None else trials, search_seed, prune)
+    wanted: Any = [*(grid or []), *(more or [])]
+    if search is not None and not wanted:
+        wanted = searched(grid_of(chosen.method), chosen.method)
+    outcome = study.tune(chosen, wanted, place, seeds=_seeds(seeds, seed), callbacks=callbacks, driver=search)
     if plot:
-        plot_tuning(place / "tune.png", outcome.score, [(o.point.values, o.score, o.spread) for o in outcome.outcomes])
+        rows = [(o.point.values, o.score, o.spread) for o in outcome.outcomes]
+        plot_tuning(place / "tune.png", outcome.score, rows, joined=search is None)
     if as_json:
         typer.echo(json.dumps(outcome.as_dict(), indent=2))
         return
@@ -97,7 +119,7 @@ def _show(outcome: Any, place: Path, plot: bool) -> None:
     for row in outcome.outcomes:
         values = [shown(row.point.values[name]) for name in names]
         if row.score is None:
-            table.add_row(*values, "-", "-", "-", "diverged")
+            table.add_row(*values, "-", "-", "-", row.fate)
             continue
         mark = "best" if row is outcome.best else ""
         table.add_row(*values, f"{abs(row.score):.4f}", f"± {row.spread:.4f}", f"{row.loss:.4f}", mark)

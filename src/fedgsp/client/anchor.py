@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Anchored(SGD):
-    """SGD with a frozen reference: `reference` gives its tensors."""
+    """SGD with a frozen reference: `reference` gives its tensors.
+
+    Args:
+        anchor: The reference: the model that the client was handed, or the round's global one, which is then sent
+            beside it.
+    """
 
     anchor: Literal["handed", "global"] = "handed"
 

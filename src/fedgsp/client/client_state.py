@@ -36,7 +36,12 @@ HEADER_BYTES = 1024
 
 @dataclass(frozen=True)
 class ClientStore:
-    """The states of all clients, in one folder; `durable` files also outlive the machine's power."""
+    """The states of all clients, in one folder; `durable` files also outlive the machine's power.
+
+    Args:
+        folder: Where the files are.
+        durable: Whether files are synced, so that they outlive the machine's power.
+    """
 
     folder: Path
     durable: bool = True

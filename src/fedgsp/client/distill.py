@@ -46,7 +46,12 @@ SUM, COUNT = "distill.sum", "distill.count"
 
 @dataclass(frozen=True, kw_only=True)
 class Distill(SGD):
-    """SGD on a model of the client's own, drawn towards what others say of each label by `gamma`."""
+    """SGD on a model of the client's own, drawn towards what others say of each label by `gamma`.
+
+    Args:
+        gamma: Weight of the pull towards what others say; 0 is training alone.
+        match: How outputs are held against the others': by cross-entropy or by mean squared difference.
+    """
 
     kind: ClassVar[str] = "distill"
 

@@ -34,7 +34,11 @@ MEMORY = "memory."
 
 @dataclass(frozen=True, kw_only=True)
 class Dyn(SGD):
-    """SGD on the dynamically regularised objective of strength `alpha`."""
+    """SGD on the dynamically regularised objective of strength `alpha`.
+
+    Args:
+        alpha: Strength of the regularisation.
+    """
 
     kind: ClassVar[str] = "dyn"
 

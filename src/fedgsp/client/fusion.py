@@ -102,7 +102,11 @@ class FusionNet(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Fusion(Anchored):
-    """SGD on a model whose features are fused with those of a frozen extractor."""
+    """SGD on a model whose features are fused with those of a frozen extractor.
+
+    Args:
+        operator: How features are fused: a 1x1 convolution, a weight a channel ("multi") or one weight ("single").
+    """
 
     kind: ClassVar[str] = "fusion"
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"multi": {"operator": "multi"}, "single": {"operator": "single"}}

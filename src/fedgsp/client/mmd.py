@@ -57,6 +57,10 @@ class MMD(Anchored):
     """SGD with `lam` times the discrepancy between the trained model's outputs and the reference's.
 
     Its kernels of 1e-3 width amplify rounding: compiled and plain steps may differ by more than 1e-5 of the largest change.
+
+    Args:
+        lam: Weight of the discrepancy; 0 is plain SGD.
+        on: What is compared: the outputs, or the features of a model that declares its split.
     """
 
     kind: ClassVar[str] = "mmd"

@@ -54,7 +54,13 @@ def contrast(z: torch.Tensor, near: torch.Tensor, far: torch.Tensor, tau: float)
 
 @dataclass(frozen=True, kw_only=True)
 class Moon(Anchored):
-    """SGD with `mu` times the contrast between the reference's features and the client's own last ones."""
+    """SGD with `mu` times the contrast between the reference's features and the client's own last ones.
+
+    Args:
+        mu: Weight of the contrast; 0 is plain SGD.
+        tau: Temperature of the contrast.
+        first_visit: What a client's last model is on its first hop: the one it was handed, or one drawn at random.
+    """
 
     kind: ClassVar[str] = "moon"
 

@@ -41,7 +41,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PerFedAvg(SGD):
-    """SGD on the loss after a step of length `alpha` of the client's own."""
+    """SGD on the loss after a step of length `alpha` of the client's own.
+
+    Args:
+        alpha: Length of the client's own step.
+        variant: "fo", without the Hessian, or "hf", with it.
+        delta: Read for the sake of earlier configurations; has no effect.
+        personal_steps: Steps that a client makes on its own samples before it is evaluated.
+    """
 
     kind: ClassVar[str] = "per-fedavg"
 

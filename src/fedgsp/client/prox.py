@@ -23,7 +23,11 @@ from fedgsp.core.part import Values
 
 @dataclass(frozen=True, kw_only=True)
 class Prox(Anchored):
-    """SGD with a proximal term of strength `mu`."""
+    """SGD with a proximal term of strength `mu`.
+
+    Args:
+        mu: Strength of the pull towards the reference.
+    """
 
     kind: ClassVar[str] = "prox"
     tuned_over: ClassVar[Mapping[str, Values]] = {**SGD.tuned_over, "mu": (0.01, 0.1, 1)}

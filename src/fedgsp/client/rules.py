@@ -267,7 +267,11 @@ class SGD(Stepping):
 
 
 def trained(model: nn.Module) -> Tensors:
-    """The parameters that are trained, sharing the model's memory; one that has two names under both."""
+    """The parameters that are trained, sharing the model's memory; one that has two names under both.
+
+    Args:
+        model: The model.
+    """
     return {name: p.detach() for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
 
 

@@ -36,7 +36,13 @@ class Steady(LearningRateSchedule):
 
 @dataclass(frozen=True)
 class Decay(LearningRateSchedule):
-    """Multiply by `rate` every `every` rounds, never below `floor` of the first."""
+    """Multiply by `rate` every `every` rounds, never below `floor` of the first.
+
+    Args:
+        rate: What the learning rate is multiplied by.
+        every: After how many rounds.
+        floor: The least share of the first learning rate.
+    """
 
     kind: ClassVar[str] = "decay"
 
@@ -55,7 +61,12 @@ class Decay(LearningRateSchedule):
 
 @dataclass(frozen=True)
 class Cosine(LearningRateSchedule):
-    """From 1 down to `floor` along half a cosine over `rounds` rounds, `floor` afterwards."""
+    """From 1 down to `floor` along half a cosine over `rounds` rounds, `floor` afterwards.
+
+    Args:
+        rounds: How many rounds the half cosine lasts.
+        floor: The share of the learning rate that is left at the end.
+    """
 
     kind: ClassVar[str] = "cosine"
 
@@ -74,7 +85,12 @@ class Cosine(LearningRateSchedule):
 
 @dataclass(frozen=True)
 class Warmup(LearningRateSchedule):
-    """Grow in equal parts over the first `rounds` rounds, then go on as another schedule does from its first round."""
+    """Grow in equal parts over the first `rounds` rounds, then go on as another schedule does from its first round.
+
+    Args:
+        rounds: How many rounds the learning rate grows for.
+        schedule: What comes afterwards, from its first round on.
+    """
 
     kind: ClassVar[str] = "warmup"
 

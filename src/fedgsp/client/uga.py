@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UGA(SGD):
-    """SGD whose client hands on w_in - step * g, g being the gradient at w_in of the loss after the hop's steps."""
+    """SGD whose client hands on w_in - step * g, g being the gradient at w_in of the loss after the hop's steps.
+
+    Args:
+        step: Length of the step along the gradient that is handed on.
+        first_order: Leave the trace out: the gradient is that after the hop's last step.
+        trace: Go back through so many last steps only; None: through all.
+    """
 
     kind: ClassVar[str] = "uga"
 

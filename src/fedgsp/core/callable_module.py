@@ -1,7 +1,7 @@
 """Rooms that are also functions: `fedgsp.report(...)`, although `fedgsp.report` is the package that draws.
 
-The command line has commands by the names of four rooms (evaluate, cost, report, study). Python binds a package's name to the
-package as soon as anything in it is imported, so the package itself is what has to be called.
+The command line has commands by the names of six rooms (run, models, evaluate, cost, report, study). Python binds a package's
+name to the package as soon as anything in it is imported, so the package itself is what has to be called.
 """
 
 from __future__ import annotations

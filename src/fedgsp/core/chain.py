@@ -29,12 +29,14 @@ class Chain:
     """Clients that hand one model on, in order.
 
     `start` names the model the chain begins with (most methods have one model, clustered ones several); `passes` says how
-    often the chain is walked (Astraea's mediator epochs).
+    often the chain is walked (Astraea's mediator epochs). As long as fewer than `least` of them have trained, the next begins
+    with that model too, and the chain's model is their mean (`core/blend.py`).
     """
 
     clients: tuple[int, ...]
     start: str = "global"
     passes: int = 1
+    least: int = 1
 
     def __post_init__(self) -> None:
         if not self.clients:
@@ -54,12 +56,18 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who trains with whom in one round: the sampled groups as chains, and how many groups they were drawn from."""
+    """Who trains with whom in one round: the sampled groups as chains, and how many groups they were drawn from.
+
+    `share` is the probability with which each group was drawn, whatever became of the others (then there may be no chain at
+    all); None: a number of them was drawn. `apart` are pairs of clients of which neither may be handed the other's model.
+    """
 
     round: int
     chains: tuple[Chain, ...]
     groups: int
     left_out: int = 0  # clients that belong to no group this round
+    share: float | None = None
+    apart: frozenset[frozenset[int]] = frozenset()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -98,12 +106,12 @@ class ChainResult:
 
     index: int
     chain: Chain
-    tensors: Tensors
-    hops: tuple[HopReport, ...]
-    sent: Tensors = field(default_factory=dict)
-    client_versions: dict[int, str] = field(default_factory=dict)
+    tensors: Tensors = field(repr=False)
+    hops: tuple[HopReport, ...] = field(repr=False)
+    sent: Tensors = field(default_factory=dict, repr=False)
+    client_versions: dict[int, str] = field(default_factory=dict, repr=False)
     summed: bool = False
-    partial: PartialSum | None = None
+    partial: PartialSum | None = field(default=None, repr=False)
 
     @property
     def samples(self) -> int:

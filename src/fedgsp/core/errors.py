@@ -106,7 +106,19 @@ def in_options(text: str) -> str:
         option = f"--{ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
         return option if value in ("", "...", "True") else f"{option} {value}"
 
-    return _OPTION.sub(spelled, text)
+    return text.typed if isinstance(text, Said) else _OPTION.sub(spelled, text)
+
+
+class Said(str):
+    """A sentence in Python's words, with another for whoever typed a command."""
+
+    typed: str
+
+    def __new__(cls, text: str, typed: str = "") -> Self:
+        """The sentence, and how it goes on the command line."""
+        made = super().__new__(cls, text)
+        made.typed = typed
+        return made
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -223,12 +235,8 @@ def _defined(part: Any) -> Any:
 @lru_cache(maxsize=64)
 def _place(thing: Any) -> str | None:
     try:
-        file = inspect.getsourcefile(thing) or inspect.getfile(thing)
-        return (
-            None
-            if _is_installed(Path(file)) or Path(file).is_relative_to(STANDARD)
-            else f"{_short(file)}:{inspect.getsourcelines(thing)[1]}"
-        )
+        file, line = inspect.getsourcefile(thing) or inspect.getfile(thing), inspect.getsourcelines(thing)[1]
+        return None if _is_installed(Path(file)) or Path(file).is_relative_to(STANDARD) else f"{_short(file)}:{line}"
     except (OSError, TypeError):  # no source, as in a notebook's cell or a text that was executed: the first function's line
         found = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
         codes = [function.__code__ for function in found if isinstance(function, FunctionType)]

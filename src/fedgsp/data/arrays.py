@@ -16,6 +16,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.profiles import IGNORED
 from fedgsp.data.class_labels import numbered
 from fedgsp.data.federated import FederatedData, Rows, Split
+from fedgsp.data.finish import Standardise, Transform, finished
 
 CHECK_ROWS = 65536
 LARGEST_CLASS = 1_000_000
@@ -31,6 +32,8 @@ def from_arrays(
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
+    standardise: Standardise = False,
+    transform: Transform | None = None,
     where: str = "the data",
 ) -> FederatedData:
     """A federation from flat arrays: sample i belongs to client `client_index[i]`.
@@ -46,6 +49,9 @@ def from_arrays(
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
         where: What the data is called in errors.
 
     Returns:
@@ -87,7 +93,7 @@ def from_arrays(
         if len(rows) == 0:
             raise InputError(f"{where}: client '{name}' is empty; remove it or give it samples.")
     data = from_rows(features, labels, names, owned, classes, test_fraction=test_fraction, data_seed=data_seed)
-    return replace(data, class_names=told.names, notes=told.notes)
+    return finished(replace(data, class_names=told.names, notes=told.notes), standardise, transform)
 
 
 def from_rows(

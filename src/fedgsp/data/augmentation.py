@@ -7,15 +7,17 @@ from the run's seed, the round, the client and the epoch: the same bits for any 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedgsp.core.errors import InputError
+from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.imports import import_named
 
+ADDRESS = " at 0x"
 if TYPE_CHECKING:
     from fedgsp.data.federated import Rows
 
@@ -45,6 +47,8 @@ class EachSample:
     @property
     def name(self) -> str:
         """See `Augmentation`."""
+        if is_dataclass(self.transform) and ADDRESS not in repr(self.transform):
+            return repr(self.transform)  # with its parameters
         kind = self.transform if hasattr(self.transform, "__qualname__") else type(self.transform)
         return f"{kind.__module__}:{kind.__qualname__}"
 
@@ -85,6 +89,50 @@ class ReadAnew:
     def _scaled(self, sample: torch.Tensor) -> torch.Tensor:
         """Bytes as parts of 255, as stored samples are."""
         return sample if self.divisor == 1 else sample / self.divisor
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaled:
+    """Samples that are read anew, standardised as stored ones: row i by `mean[which[i]]` and `deviation[which[i]]`."""
+
+    inner: ReadAnew
+    which: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    needs_rows = True
+
+    @property
+    def name(self) -> str:
+        """See `Augmentation`."""
+        return f"{self.inner.name}, standardised"
+
+    def __call__(self, x: torch.Tensor, rows: Rows) -> torch.Tensor:
+        """See `Augmentation`."""
+        there = np.flatnonzero(rows < len(self.inner.dataset))
+        made = x.clone()
+        if len(there):
+            raw = self.inner(x[there], rows[there]).double() * self.inner.divisor
+            by = self.which[rows[there]]
+            made[there] = ((raw - torch.from_numpy(self.mean[by])) / torch.from_numpy(self.deviation[by])).to(x.dtype)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class Renumbered:
+    """The same where only some rows are at hand, under other numbers: row i is `rows[i]` of the whole federation."""
+
+    inner: Augmentation
+    rows: Rows
+    needs_rows = True
+
+    @property
+    def name(self) -> str:
+        """See `Augmentation`."""
+        return self.inner.name
+
+    def __call__(self, x: torch.Tensor, rows: Rows) -> torch.Tensor:
+        """See `Augmentation`."""
+        return self.inner(x, self.rows[rows])
 
 
 def _alike(made: Any, x: torch.Tensor, who: str) -> torch.Tensor:
@@ -135,3 +183,41 @@ class Compose:
         for transform in self.transforms:
             x = EachSample(transform)(x, np.empty(0, dtype=np.int64))
         return x
+
+
+TRANSFORMS: dict[str, Callable[..., Callable[[torch.Tensor], torch.Tensor]]] = {"crop": RandomCrop, "flip": RandomFlip}
+"""What a source text or a config file may name; a number behind a name is its parameter."""
+
+
+def named_transform(text: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The transform that a text names.
+
+    Args:
+        text: Names joined by +, such as "crop2+flip", or `package.module:callable`.
+
+    Raises:
+        InputError: There is no such transform.
+
+    Example:
+        >>> named_transform("crop2+flip")
+        Compose(transforms=(RandomCrop(padding=2), RandomFlip()))
+    """
+    if ":" in text:
+        found = import_named(text, "cannot import the transform")
+        made = found() if isinstance(found, type) else found
+        if not callable(made):
+            raise InputError(f"the transform '{text}' cannot be called.")
+        return made  # type: ignore[no-any-return]
+    made = tuple(_named(part.strip()) for part in text.split("+"))
+    return made[0] if len(made) == 1 else Compose(made)
+
+
+def _named(text: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    name = text.rstrip("0123456789")
+    if name not in TRANSFORMS:
+        raise InputError(f"unknown transform '{text}': {did_you_mean(name, TRANSFORMS)} Your own is package.module:callable.")
+    numbers = [int(text[len(name) :])] if len(text) > len(name) else []
+    try:
+        return TRANSFORMS[name](*numbers)
+    except TypeError:
+        raise InputError(f"the transform '{name}' takes no number.") from None

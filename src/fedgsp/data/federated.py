@@ -145,7 +145,7 @@ class FederatedData:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{len(getattr(self, name).rows)} {name}" for name in SPLITS if len(getattr(self, name).rows))
-        kind = f"{self.classes} classes" if self.classes else "real-valued targets"
+        kind = f"{self.classes} classes" if self.classes else self.target_words
         shape = "x".join(map(str, self.sample_shape)) or "1"
         return (
             f"FederatedData: {len(self)} clients, {self.samples} samples ({parts})\n"
@@ -162,6 +162,11 @@ class FederatedData:
             InputError: matplotlib is not installed.
         """
         return drawn("plot_data", self)
+
+    @property
+    def target_words(self) -> str:
+        """How clients of a regression are grouped: said wherever the data is shown."""
+        return f"real-valued targets (clients are grouped by how many lie in each of {self.target_bins} equal parts of all)"
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -227,19 +232,21 @@ class FederatedData:
         total = np.bincount(owner * self.classes + labels, minlength=len(self) * self.classes)
         return total.reshape(len(self), self.classes)
 
-    def with_transform(self, transform: Callable[[Any], Any]) -> FederatedData:
+    def with_transform(self, transform: str | Callable[[Any], Any]) -> FederatedData:
         """The same samples, of which training sees random variants, other ones in every epoch.
 
         Args:
             transform: From one sample's tensor to another of the same shape; from a batch, if it has a true attribute
-                `batched`. It may draw from torch, NumPy and Python's `random`, which are seeded by the run.
+                `batched`. It may draw from torch, NumPy and Python's `random`, which are seeded by the run. A text names
+                it: "crop2+flip", or `package.module:callable`.
 
         Returns:
             A federation that shares the arrays; evaluation sees the samples as they are.
         """
-        from fedgsp.data.augmentation import EachSample
+        from fedgsp.data.augmentation import EachSample, named_transform
 
-        return replace(self, augmentation=EachSample(transform), source=None)
+        chosen = named_transform(transform) if isinstance(transform, str) else transform
+        return replace(self, augmentation=EachSample(chosen), source=None)
 
     def with_target_bins(self, bins: int) -> FederatedData:
         """The same, for a regression whose clients are to be grouped by other than tenths of the targets.

@@ -14,6 +14,7 @@ from fedgsp.core.profiles import IGNORED
 from fedgsp.data.arrays import check_features, from_arrays
 from fedgsp.data.assemble import ReaderOptions, deal
 from fedgsp.data.federated import SPLITS, FederatedData, Split
+from fedgsp.data.finish import Standardise, Transform, finished
 from fedgsp.data.in_memory import owners
 from fedgsp.data.readers.columns import CLIENT, FEATURES, LABEL, find_column, labels, require_column, stacked
 
@@ -37,6 +38,8 @@ def from_huggingface(
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
+    standardise: Standardise = False,
+    transform: Transform | None = None,
 ) -> FederatedData:
     """A `datasets.Dataset`, a `DatasetDict` (whose train, validation and test splits are kept) or a `pyarrow.Table`.
 
@@ -52,6 +55,9 @@ def from_huggingface(
         classes: How many classes there are (default: as the column says, or as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing, where there is no such split.
         data_seed: The seed of that split, and of the dealing.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
 
     Returns:
         The federation. Names of classes are kept.
@@ -84,7 +90,8 @@ def from_huggingface(
         data = from_arrays(x, y, index, clients, classes=classes, test_fraction=test_fraction, data_seed=data_seed, where=WHERE)
     if len(parts) > 1:
         data = _with_splits(data, [name for name, part in parts.items() for _ in range(len(part))])
-    return replace(data, class_names=names or data.class_names, padding=padding, vocabulary=vocabulary)
+    told = replace(data, class_names=names or data.class_names, padding=padding, vocabulary=vocabulary)
+    return finished(told, standardise, transform)
 
 
 def _column(table: Any, name: str) -> list[Any]:

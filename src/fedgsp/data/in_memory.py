@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedgsp.core.errors import InputError
 from fedgsp.data.arrays import check_features, from_arrays
 from fedgsp.data.assemble import ReaderOptions, deal
+from fedgsp.data.finish import Standardise, Transform, finished
 from fedgsp.data.readers.columns import CLIENT, FEATURES, LABEL, find_column, labels, require_column, stacked
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def partition(
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
+    standardise: Standardise = False,
+    transform: Transform | None = None,
 ) -> FederatedData:
     """Deal central data to clients.
 
@@ -37,6 +40,9 @@ def partition(
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
 
     Returns:
         The federation; its clients are named "0", "1", ..
@@ -56,7 +62,7 @@ def partition(
         raise InputError("the data has no samples.")
     check_features(features, np.zeros(len(features), dtype=np.int64), ("none yet",), "the data")
     data = deal(features, targets, how, ReaderOptions(classes, test_fraction, data_seed), None, "the data")
-    return _anew(data, samples) if anew else data
+    return finished(_anew(data, samples) if anew else data, standardise, transform)
 
 
 def from_dataset(
@@ -68,6 +74,8 @@ def from_dataset(
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
+    standardise: Standardise = False,
+    transform: Transform | None = None,
 ) -> FederatedData:
     """A torch data set whose samples have owners.
 
@@ -83,6 +91,9 @@ def from_dataset(
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
 
     Returns:
         The federation; clients are in the order in which they appear.
@@ -97,7 +108,7 @@ def from_dataset(
     data = from_arrays(
         features, targets, index, names, classes=classes, test_fraction=test_fraction, data_seed=data_seed, where="the data set"
     )
-    return _anew(data, dataset) if anew else data
+    return finished(_anew(data, dataset) if anew else data, standardise, transform)
 
 
 def from_frame(
@@ -110,6 +121,8 @@ def from_frame(
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
+    standardise: Standardise = False,
+    transform: Transform | None = None,
 ) -> FederatedData:
     """A pandas or polars frame: clients by a column, or dealt by a partitioner.
 
@@ -123,6 +136,9 @@ def from_frame(
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
 
     Returns:
         The federation.
@@ -146,9 +162,12 @@ def from_frame(
     common = ReaderOptions(classes, test_fraction, data_seed)
     if how is not None:
         check_features(x, np.zeros(len(x), dtype=np.int64), ("none yet",), where)
-        return deal(x, y, how, common, None, where)
+        return finished(deal(x, y, how, common, None, where), standardise, transform)
     names, index = owners(_values(frame[str(owner)]), f"{where}: column '{owner}'")
-    return from_arrays(x, y, index, names, classes=classes, test_fraction=test_fraction, data_seed=data_seed, where=where)
+    return from_arrays(
+        x, y, index, names, classes=classes, test_fraction=test_fraction, data_seed=data_seed, standardise=standardise,
+        transform=transform, where=where,
+    )  # fmt: skip
 
 
 def _read_once(samples: Any, anew: bool, data_seed: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,7 +2,8 @@
 
 Examples: `glyphs`, `glyphs:clients=100,seed=1`, `npz:femnist.npz:federation=femnist-368`, `data/mine.npz:test=0.2`,
 `leaf:femnist/data`, `parquet:DIR`, `hf:flwrlabs/femnist`, `hdf5:fed_emnist_train.h5`, `images:DIR`,
-`csv:patients.csv:label=outcome,client=site`, `csv:all.csv:label=y,partition=dirichlet,alpha=0.3,clients=50`.
+`csv:patients.csv:label=outcome,client=site`, `csv:all.csv:label=y,partition=dirichlet,alpha=0.3,clients=50`. Every source takes
+`standardise=true` (or `client`) and `transform=crop2+flip` (or `package.module:callable`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.data.assemble import ReaderOptions, check_seed
 from fedgsp.data.cache import Progress, silent
 from fedgsp.data.federated import FederatedData
+from fedgsp.data.finish import Standardise, Transform, finished, standardise_word
 from fedgsp.data.readers.csv import load_csv
 from fedgsp.data.readers.glyphs import load_glyphs
 from fedgsp.data.readers.hdf5 import load_hdf5
@@ -48,6 +50,8 @@ KINDS: dict[str, SourceKind] = {
     "images": SourceKind(load_images, takes_path=True),
 }
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv"}
+FINISH = ("standardise", "transform")
+"""Options of all sources: what is done to the samples once they are read."""
 SITES = "sites"
 """An option of every source: its clients are dealt to so many sites (`FederatedData.dealt`)."""
 OPTIONS = re.compile(r":(?=[^:/,=]+=)")
@@ -90,7 +94,13 @@ def parse(text: str) -> Source:
 
 
 def load(
-    source: str, *, data_seed: int | None = None, clients: int | None = None, progress: Progress = silent
+    source: str,
+    *,
+    data_seed: int | None = None,
+    clients: int | None = None,
+    standardise: Standardise | None = None,
+    transform: Transform | None = None,
+    progress: Progress = silent,
 ) -> FederatedData:
     """The federation that a source text describes (`docs/data.md` lists them).
 
@@ -99,6 +109,10 @@ def load(
             "all.csv:label=y,partition=dirichlet,alpha=0.3,clients=50".
         data_seed: The seed of generated data, of partitions and of splits where the source itself does not give one.
         clients: Ask for that many clients: generated or dealt, or a random subset of those there are.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own. None: as the source says (`standardise=true`), or not.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
+            None: as the source says (`transform=crop2+flip`), or as it is.
         progress: Called as the work goes on.
 
     Returns:
@@ -112,7 +126,8 @@ def load(
         >>> len(data), data.classes, data.sample_shape
         (3, 62, (28, 28))
     """
-    parsed = parse(source)
+    whole = with_finish(parse(source), standardise, transform if isinstance(transform, str) else None)
+    parsed = replace(whole, options={key: value for key, value in whole.options.items() if key not in FINISH})
     kind = KINDS[parsed.kind]
     accepted = _accepted(kind.load)
     options = _typed_options(parsed, {**accepted, SITES: "int"})
@@ -130,12 +145,28 @@ def load(
     if sites is not None:
         data = data.dealt(sites, options.get("seed", 0))
         options[SITES] = sites
-    if clients is None or made:
-        spelled = {key: str(value) for key, value in options.items()}
-        return replace(data, source=absolute(str(replace(parsed, options=spelled))))
-    if clients > len(data):
-        raise InputError(f"{source} has {len(data)} clients, not {clients}.")
-    return data.subset(clients, data_seed or 0)
+    drawn = clients is not None and not made
+    if clients is not None and drawn:
+        if clients > len(data):
+            raise InputError(f"{source} has {len(data)} clients, not {clients}.")
+        data = data.subset(clients, data_seed or 0)
+    wanted = {key: value for key, value in whole.options.items() if key in FINISH}
+    data = finished(data, standardise_word(wanted.get("standardise", "false")), wanted.get("transform"))
+    if callable(transform):
+        return data.with_transform(transform)
+    spelled = {**{key: str(value) for key, value in options.items()}, **wanted}
+    return replace(data, source=None if drawn else absolute(str(replace(parsed, options=spelled))))
+
+
+def with_finish(source: Source, standardise: Standardise | None, transform: str | None) -> Source:
+    """The source with what was said beside it among its options."""
+    said: dict[str, str] = {}
+    if standardise is not None:
+        said["standardise"] = str(standardise).lower() if isinstance(standardise, bool) else str(standardise)
+        standardise_word(said["standardise"])
+    if transform is not None:
+        said["transform"] = transform
+    return replace(source, options={**source.options, **said})
 
 
 def absolute(source: str) -> str:
@@ -188,7 +219,8 @@ def _typed_options(parsed: Source, accepted: dict[str, str]) -> dict[str, Any]:
     typed: dict[str, Any] = {}
     for key, text in parsed.options.items():
         if key not in accepted:
-            raise InputError(f"the source '{parsed.kind}' has no option '{key}': {did_you_mean(key, accepted)}")
+            known = [*accepted, *FINISH]
+            raise InputError(f"the source '{parsed.kind}' has no option '{key}': {did_you_mean(key, known)}")
         number = int if accepted[key].startswith("int") else float if accepted[key].startswith("float") else None
         try:
             typed[key] = number(text) if number else text

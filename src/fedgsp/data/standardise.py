@@ -21,15 +21,32 @@ def standardised(data: FederatedData, each_client: bool) -> FederatedData:
     features = np.asarray(data.features, dtype=np.float32).copy()
     counts, sums, squares = _sums(data)
     of_all = _mean_and_deviation(counts.sum(), sums.sum(axis=0), squares.sum(axis=0))
+    used, which = [of_all], np.zeros(len(features), dtype=np.int64)
     for client in range(len(data)):
-        own = each_client and counts[client] > 0
-        mean, deviation = _mean_and_deviation(counts[client], sums[client], squares[client]) if own else of_all
+        if each_client and counts[client] > 0:
+            used.append(_mean_and_deviation(counts[client], sums[client], squares[client]))
+        mean, deviation = used[-1] if each_client and counts[client] > 0 else of_all
         for split in (data.train, data.validation, data.test):
             rows = split[client]
+            which[rows] = len(used) - 1 if each_client and counts[client] > 0 else 0
             features[rows] = (np.asarray(data.features[rows], dtype=np.float64) - mean) / deviation
     by = "each client's own training samples" if each_client else "the training samples of all clients"
     told = f"features were standardised by {by}."
-    return replace(data, features=features, divisor=1.0, source=None, memo=None, notes=(*data.notes, told))
+    return replace(
+        data, features=features, divisor=1.0, source=None, memo=None, notes=(*data.notes, told),
+        augmentation=_rescaled(data, which, used),
+    )  # fmt: skip
+
+
+def _rescaled(data: FederatedData, which: NDArray[np.int64], used: list[tuple[Any, Any]]) -> Any:
+    """What makes samples anew: where it reads them from elsewhere, they are standardised as the stored ones are."""
+    if data.augmentation is None or not data.augmentation.needs_rows:
+        return data.augmentation
+    from fedgsp.data.augmentation import ReadAnew, Rescaled
+
+    if not isinstance(data.augmentation, ReadAnew):
+        raise InputError("these samples are standardised already.")
+    return Rescaled(data.augmentation, which, np.stack([mean for mean, _ in used]), np.stack([spread for _, spread in used]))
 
 
 def _sums(data: FederatedData) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

@@ -129,6 +129,7 @@ def _words(place: Deployment, wanted: Wanted) -> dict[str, str]:
         "superlink_tls": "--insecure" if place.insecure else f"{tls} --enable-supernode-auth",
         "superexec_tls": "--insecure" if place.insecure else '--root-certificates "$here/ca.crt"',
         "supernode_tls": "--insecure" if place.insecure else node_tls,
+        "eval_every": "5" if wanted.stock_nodes else "1",
         "node_kind": "stock" if wanted.stock_nodes else "warm",
         "node_insecure": " --insecure" if place.insecure else "",
         "connection_tls": "insecure = true" if place.insecure else f'root-certificates = "{place.server / "ca.crt"}"',

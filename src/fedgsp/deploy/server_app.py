@@ -12,6 +12,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedgsp.core.errors import FedgspError, InputError
+from fedgsp.core.tensors import digest
 from fedgsp.data.cache import Progress, silent
 from fedgsp.deploy.node.fleet import quick_pulls
 from fedgsp.deploy.server_evaluation import with_server_evaluation
@@ -90,11 +91,15 @@ def serve(
 
     def engine(run: Run) -> FlowerEngine:
         kernel = run.worker_setup.kernel
-        sites.run_spec = replace(sites.run_spec, kernel=kernel.name, layers=kernel.layers)
+        base = run.worker_setup.frozen_base()
+        known = digest(base) if base else ""
+        sites.run_spec = replace(sites.run_spec, kernel=kernel.name, layers=kernel.layers, base=known)
         limit = AdaptiveTimeLimit(settings.hop_seconds_floor, settings.hop_seconds_cap)
         board = FileBoard(run_dir, lambda client: sites.here[client].name if client in sites.here else f"client {client}")
         guard = UpdateGuard(settings.norm_bound, log.votes)
-        messages = MessageSettings(settings.in_flight, limit, guard, clock, board, settings.limits)
+        messages = MessageSettings(
+            settings.in_flight, limit, guard, clock, board, settings.limits, sites.pulse, settings.squeeze
+        )
         return FlowerEngine(grid, sites, run.worker_setup, sites.run_spec, messages)
 
     builder, watching = SiteRunBuilder(data=first, engine=engine, sites=sites), [*callbacks, Lines()]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
+from fedgsp.core.heartbeat import BEAT_SECONDS
 from fedgsp.core.tensors import FULL, Wire
 from fedgsp.deploy.server_evaluation import AT_SITES
 from fedgsp.engine.transports.flower.site_checks import DTYPES, SiteLimits
@@ -27,8 +28,10 @@ class DeploySettings:
     for a quorum that was lost. A round counts if at least the share `quorum` of its planned samples was trained; else it is
     repeated up to `repeats` times, then the run pauses. Profiles are asked for anew every `profile_every` rounds (0: only from
     sites that are new or announce new data). At most `in_flight` messages are on their way. A hop may take as long as the
-    client's size and speed suggest, but at least `hop_seconds_floor` and at most `hop_seconds_cap`. `wire` is the type in which
-    models travel, `norm_bound` how many times the median an update may be long (see `transports/flower/update_guard.py`).
+    client's size and speed suggest, but at least `hop_seconds_floor` and at most `hop_seconds_cap`. A warm node whose heartbeat
+    is not heard for `silent_seconds` is taken for gone (0: when the SuperLink takes it for gone, after 20 s). `wire` is the
+    type in which models travel, `squeeze` whether answers are compressed on top of that; `norm_bound` says how many times the
+    median an update may be long (see `transports/flower/update_guard.py`).
     A site counts for at most `weight_bound` times the median of all (0: for all it announces).
 
     `shape`, `dtype` and `classes` say what all samples are like; where one is left out, it is as most sites have it (of classes
@@ -45,7 +48,9 @@ class DeploySettings:
     hop_seconds_cap: float = 3600.0
     wait_seconds: float = 600.0
     poll_seconds: float = 0.5
+    silent_seconds: float = 7.0
     wire: Wire = FULL
+    squeeze: bool = False
     norm_bound: float = 10.0
     weight_bound: float = 5.0
     loss_bound: float = 1e6
@@ -63,6 +68,11 @@ class DeploySettings:
         for name in ("hop_seconds_floor", "hop_seconds_cap", "wait_seconds", "poll_seconds"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise InputError(f"[deploy] {name} must be a positive number of seconds, not {getattr(self, name)}.")
+        if not (self.silent_seconds == 0 or 3 * BEAT_SECONDS <= self.silent_seconds < 1e6):
+            raise InputError(
+                f"[deploy] silent_seconds must be 0 or at least {3 * BEAT_SECONDS:g}, not {self.silent_seconds}: a heart beats "
+                f"every {BEAT_SECONDS:g} seconds."
+            )
         if self.hop_seconds_floor > self.hop_seconds_cap:
             raise InputError("[deploy] hop_seconds_floor must not be above hop_seconds_cap.")
         if not 0 < self.quorum <= 1:

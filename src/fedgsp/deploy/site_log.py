@@ -8,7 +8,7 @@ and `not_judged` events they are all that a replay must know beside configuratio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -118,7 +118,8 @@ class SiteLog(RecordedRounds):
     """An event log of a deployment, folded: `known` are all sites ever seen (`joined`: as they were then), `here` those
     that have not left.
 
-    `members` are the sites that were there in each round. Without a `federation` in it, the run was not a deployment.
+    `members` are the sites that were there in each round, `trained` the numbers of those whose training was taken in. Without
+    a `federation` in it, the run was not a deployment.
     `weight_bound` is how many times the median a site counts for (0, or None in runs of earlier versions: no limit), `votes`
     what sites' updates say of how long one may be (`transports/flower/update_guard.py`).
     """
@@ -132,6 +133,7 @@ class SiteLog(RecordedRounds):
     known: dict[int, SiteRecord] = field(default_factory=dict)
     here: dict[int, SiteRecord] = field(default_factory=dict)
     members: dict[int, dict[int, SiteRecord]] = field(default_factory=dict)
+    trained: dict[int, set[int]] = field(default_factory=dict)
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Fold one event in."""
@@ -150,8 +152,9 @@ class SiteLog(RecordedRounds):
             if not self.first:
                 self.first = dict(self.here)
         elif event["event"] == "round":
-            self.members[event["round"]] = dict(self.here)
+            self.members[event["round"]], self.trained[event["round"]] = dict(self.here), set()
         elif event["event"] == "hop":
+            self.trained.setdefault(event["round"], set()).add(event["client"])
             for what, length in event.get("lengths", {}).items():
                 voted(self.votes, what, event["client"], length, into=self.votes)
 
@@ -161,13 +164,24 @@ class SiteLog(RecordedRounds):
         return self.weight_bound or None
 
     def data_changed_in(self) -> tuple[int, str] | None:
-        """The first round in which a site had other data than when it joined, and its name."""
+        """The first round to which a site contributed with other data than before, and its name.
+
+        Who says it has new data and then is skipped wherever it is asked has changed nothing.
+        """
         versions: dict[int, str] = {}
-        for round_, members in sorted(self.members.items()):
-            for number, member in members.items():
-                if versions.setdefault(number, member.version) != member.version:
-                    return round_, member.name
+        for round_, member in self.contributions():
+            if versions.setdefault(member.number, member.version) != member.version:
+                return round_, member.name
         return None
+
+    def contributions(self) -> Iterator[tuple[int, SiteRecord]]:
+        """Each round and a site of which something was taken in then: its training, or scores."""
+        for round_, members in sorted(self.members.items()):
+            silent = {one.client for one in self.of(round_).not_evaluated}
+            for number, member in members.items():
+                scored = (member.test or member.validation) and number not in silent
+                if scored or number in self.trained[round_]:
+                    yield round_, member
 
 
 def changes(before: Mapping[int, SiteRecord], now: Mapping[int, SiteRecord]) -> dict[str, Any] | None:
@@ -180,16 +194,17 @@ def changes(before: Mapping[int, SiteRecord], now: Mapping[int, SiteRecord]) -> 
 def gathered(data: FederatedData, log: SiteLog, carved: bool = False) -> FederatedData:
     """All the sites' samples from one federation that has them: by their names, or else by their numbers.
 
+    Sites that only said they were there have none.
     `carved` says that sites had their validation samples out of their training samples, where they still are here.
     """
-    members = log.known
+    members, needed = log.known, {member.number: member for _, member in log.contributions()}
     names = {name: k for k, name in enumerate(data.clients)}
-    if all(member.name in names for member in members.values()):
-        place = {number: names[member.name] for number, member in members.items()}
-    elif all(number < len(data) for number in members):
-        place = {number: number for number in members}
+    if all(member.name in names for member in needed.values()):
+        place = {number: names[member.name] for number, member in members.items() if member.name in names}
+    elif all(number < len(data) for number in needed):
+        place = {number: number for number in members if number < len(data)}
     else:
-        unknown = next(member.name for member in members.values() if member.name not in names)
+        unknown = next(member.name for member in needed.values() if member.name not in names)
         raise InputError(f"{data.source or 'the data'} has no client '{unknown}', which was a site of this run.")
     count = max(members, default=-1) + 1
     nothing = np.empty(0, dtype=np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from fedgsp.core.errors import Paused, RunFailed
 from fedgsp.deploy.registration import Registration, RegistrationQuery
 from fedgsp.deploy.site_log import SampleFormat, SiteLog, SiteRecord, changes, outline, participants_of
 from fedgsp.engine.transports.flower.post import Clock
+from fedgsp.engine.transports.flower.pulse import Pulse
 from fedgsp.engine.transports.flower.site_messages import SiteAddress
 from fedgsp.engine.transports.flower.transport import FlowerTransport, ask, unreachable
 
@@ -42,8 +43,10 @@ class SiteRegistry:
     here: dict[int, SiteRecord] = field(default_factory=dict)
     turned_away: dict[int, str] = field(default_factory=dict)
     fixed: bool = False
+    pulse: Pulse = field(init=False)
 
     def __post_init__(self) -> None:
+        self.pulse = Pulse(self.grid, self.clock, self.settings.silent_seconds)
         self.samples: SampleFormat | None = self.log.samples
         if self.samples is not None:
             self.run_spec = replace(self.run_spec, classes=self.samples.classes, shape=self.samples.shape)
@@ -51,7 +54,7 @@ class SiteRegistry:
         self._reasons: dict[str, str] = {}  # why somebody was not let in, until it is in the event log
         self._numbers = {member.name: number for number, member in self.log.known.items()}
         self._nodes: dict[int, int] = {}
-        self._logged = dict(self.log.here)
+        self._logged, self._begun = dict(self.log.here), dict(self.log.here)
         self._stale: set[int] = set()
         self._asked_in = 0
         self._attempt = 1
@@ -95,6 +98,7 @@ class SiteRegistry:
         while True:
             self._look(refresh=False)
             if len(self.here) >= self.settings.sites:
+                self._begun = dict(self.here)
                 return self.data
             if self.clock.now() >= until:
                 away = "".join(f" A site was turned away: {cause}." for cause in list(self.turned_away.values())[:3])
@@ -122,8 +126,10 @@ class SiteRegistry:
         Of sites, since a few that count for much, and do not answer, must not stop all others.
         """
         quorum = self.settings.quorum
-        if trained.samples > 0 and (
-            trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2)
+        nobody = planned.clients == 0  # Poisson sampling may draw nobody
+        if nobody or (
+            trained.samples > 0
+            and (trained.samples >= quorum * planned.samples or trained.clients >= max(quorum * planned.clients, 2))
         ):
             self._attempt, self._waited, self._pauses = 1, 0.0, 0
             return True
@@ -144,13 +150,17 @@ class SiteRegistry:
         if self.log.samples is None:
             event("federation", run=self.log.run, about=asdict(self.samples), weight_bound=self.settings.weight_bound)
             self.log.samples, self.log.weight_bound = self.samples, self.settings.weight_bound
+            self._record_changes(self._begun, event)  # the run was made for these, whoever came or left since
         for name, cause in self._reasons.items():
             event("turned_away", name=name, cause=cause)
         self._reasons.clear()
-        facts = changes(self._logged, self.here)
+        self._record_changes(self.here, event)
+
+    def _record_changes(self, here: Mapping[int, SiteRecord], event: RecordEvent) -> None:
+        facts = changes(self._logged, here)
         if facts is not None:
             event("sites", **facts)
-            self._logged = dict(self.here)
+            self._logged = dict(here)
 
     def _wait_for_quorum(self, cause: str, planned: int, event: RecordEvent) -> None:
         """Pause: wait for sites that hold enough samples, and give up (without losing anything) when that takes too long.
@@ -179,7 +189,8 @@ class SiteRegistry:
     def _look(self, *, refresh: bool) -> None:
         """Compare the Grid's nodes with the list: drop who is gone, ask who is new, stale or due."""
         try:
-            nodes = {int(node) for node in self.grid.get_node_ids()}
+            self.pulse.look()
+            nodes = {int(node) for node in self.grid.get_node_ids() if not self.pulse.silent(int(node))}
         except Exception as error:
             raise unreachable(error) from error
         for node in self.turned_away.keys() - nodes:
@@ -220,7 +231,7 @@ class SiteRegistry:
                 self._drop(clients[node])
 
         transport = FlowerTransport(
-            self.grid, conversation, self.settings.hop_seconds_cap, self.settings.in_flight, self.clock, "hello"
+            self.grid, conversation, self.settings.hop_seconds_cap, self.settings.in_flight, self.clock, "hello", self.pulse
         )
         found = ask(transport, range(len(nodes)), skipped)
         answers: dict[int, Registration] = {nodes[index]: transport.answers[index] for index in found}
@@ -287,6 +298,8 @@ class SiteRegistry:
                 return f"the site '{name}' asks for the number {number}, which is that of '{taken[number]}'"
         elif 0 <= wanted != number:
             return f"the site '{name}' asks for the number {wanted}, and has been {number} in this run"
+        if any(other != number for other, at in self._nodes.items() if at == node):  # else it would count twice
+            return f"the site '{name}' has another name on the same node"
         self._numbers[name] = number
         self._nodes[number] = node
         admitted = replace(member, number=number)

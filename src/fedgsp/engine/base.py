@@ -22,7 +22,7 @@ from fedgsp.engine.messages import Listener, NotEvaluated
 from fedgsp.evaluate.forward import SampleScores
 from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models.catalog import ModelSpec
-from fedgsp.models.state import frozen_names
+from fedgsp.models.state import frozen_names, frozen_tensors
 from fedgsp.models.task import Task
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ class WorkerSetup:
 
     Clients `at_server` are the server's own samples: nothing is sent to or from them. `wire` says what a model is on its
     way from client to client.
+
+    Args:
+        model: The model and how to build it.
+        rule: The local rule.
+        task: Loss and metrics.
+        data: The federation.
+        seeds: Source of all random numbers.
+        device: Where to compute.
+        store: Where clients keep their states, if the rule has such.
+        at_server: Clients that are the server's own samples.
+        kernel: Who makes the steps.
+        wire: What a model is on its way.
     """
 
     model: ModelSpec
@@ -61,6 +73,11 @@ class WorkerSetup:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seeds.init())
             return self.wrap_model(self.model.build())
+
+    def frozen_base(self) -> Tensors:
+        """What of the model is frozen, and so does not travel; nothing where all of it is trained."""
+        with torch.random.fork_rng(devices=[]):
+            return frozen_tensors(self.fresh_model())
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
         """What the rule adds to a model for this data."""

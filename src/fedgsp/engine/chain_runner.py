@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fedgsp.client.client_state import ClientStates, ClientStore
 from fedgsp.client.train import Trainer
-from fedgsp.core.tensors import FULL, Tensors, rounded
+from fedgsp.core.blend import blended
+from fedgsp.core.tensors import FULL, Tensors, clone, rounded
 from fedgsp.evaluate.forward import SampleScores, evaluate_rows
 from fedgsp.models.catalog import initial_tensors
 
@@ -72,24 +73,32 @@ class ChainRunner:
         on_hop_start: Callable[[int], None],
         client_states: ClientStates,
         carried: Tensors | None = None,
+        before: int = 1,
     ) -> Iterator[HopReport]:
         """The same, hop by hop; in the end the model has what is handed on.
 
-        `carried` is the model as it comes from hops that were done elsewhere (and are `absent`). A hop that fails raises: here
-        that is a bug or a lack of memory, so the caller decides about the whole chain.
+        `carried` is the model as it comes from hops that were done elsewhere (and are `absent`), `before` how many those are. A
+        hop that fails raises: here that is a bug or a lack of memory, so the caller decides about the whole chain.
         """
         wire = self.trainer.wire if self.trainer.rule.hands_on else FULL
         start = rounded(start, wire)
         self.trainer.load(start if carried is None else carried)
-        trained = carried is not None
+        trained = 0 if carried is None else before
+        mean: Tensors = {} if carried is None or before >= chain.least else clone(carried)
         for hop in chain.hops():
             if hop.index in absent:
                 continue
             on_hop_start(hop.client)
-            report = self.trainer.train(round_, hop, start, shared, not trained, client_states)
-            trained = True
+            first = trained < chain.least
+            if first and trained:
+                self.trainer.load(start)
+            report = self.trainer.train(round_, hop, start, shared, first, client_states)
+            trained += 1
             if wire != FULL:
                 self.trainer.load(rounded(self.trainer.tensors(), wire))
+            if first and chain.least > 1:
+                mean = rounded(blended(mean, self.trainer.tensors(), trained), wire)
+                self.trainer.load(mean)
             yield replace(report, bytes_down=0, bytes_up=0) if hop.client in self.at_server else report
 
     def evaluate(

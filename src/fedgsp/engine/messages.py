@@ -99,6 +99,14 @@ class HopDone:
 
     `moving` is how long of it the server itself was pushing and pulling bytes.
     `lengths` says how far it moved what it was handed, where somebody measured it.
+
+    Args:
+        round: The round.
+        chain: Number of the chain.
+        report: What the client says of its training.
+        waited: Seconds from asking to the answer, where known.
+        moving: Seconds of it in which the server moved bytes.
+        lengths: How far the model was moved, where measured.
     """
 
     round: int
@@ -241,7 +249,15 @@ class NotEvaluated:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """A worker died or failed in chain `chain`, which is run again; `trace` is the exception's, where there was one."""
+    """A worker died or failed in chain `chain`, which is run again; `trace` is the exception's, where there was one.
+
+    Args:
+        round: The round.
+        chain: Number of the chain.
+        client: Whose hop it was, where known.
+        cause: What happened, in words.
+        trace: The traceback, where there was one.
+    """
 
     round: int
     chain: int
@@ -252,7 +268,17 @@ class WorkerLost:
 
 @dataclass(frozen=True)
 class WorkerSlow:
-    """A worker has been at `what` (a client's training, an evaluation, its start) for far longer than `usual`: it may hang."""
+    """A worker has been at `what` (a client's training, an evaluation, its start) for far longer than `usual`: it may hang.
+
+    Args:
+        round: The round.
+        chain: Number of the chain, if it was training.
+        client: Whose hop it is, where known.
+        what: What the worker is at.
+        worker: Which worker.
+        seconds: How long it has been.
+        usual: How long it usually takes, where known.
+    """
 
     round: int
     chain: int | None

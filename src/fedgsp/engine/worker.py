@@ -72,8 +72,9 @@ class Worker:
                 start = models.models[segment.chain.start]
                 handed = None if carried is None else carried.tensors
                 for report in runner.hops(
-                    task.round, segment.chain, start, models.shared, segment.absent, on_hop_start, client_states, handed
-                ):
+                    task.round, segment.chain, start, models.shared, segment.absent, on_hop_start, client_states, handed,
+                    len(segment.before),
+                ):  # fmt: skip
                     hops.append(report)
                     if alone:
                         yield HopDone(task.round, index, report)

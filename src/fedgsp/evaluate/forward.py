@@ -23,7 +23,12 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class SampleScores:
-    """Per-sample values: `loss` (n,) and each metric (n,)."""
+    """Per-sample values: `loss` (n,) and each metric (n,).
+
+    Args:
+        loss: The loss of each sample.
+        metrics: Each metric of each sample, by name.
+    """
 
     loss: NDArray[np.floating]
     metrics: dict[str, NDArray[np.floating]]
@@ -44,7 +49,16 @@ def evaluate_rows(
     device: torch.device,
     fused: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> SampleScores:
-    """Evaluate the model on some rows, in chunks of `CHUNK`; `fused` is its compiled twin, if it has one."""
+    """Evaluate the model on some rows, in chunks of `CHUNK`; `fused` is its compiled twin, if it has one.
+
+    Args:
+        model: The model.
+        task: Its loss and metrics.
+        data: Where samples are.
+        rows: Which of them.
+        device: Where to compute.
+        fused: The model's compiled twin, if it has one.
+    """
     forward = model if fused is None else fused
     loss = np.empty(len(rows), dtype=np.float32)
     metrics = {name: np.empty(len(rows), dtype=np.float32) for name in task.metrics}

@@ -21,7 +21,14 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class ClientScores:
-    """Means per client over its test samples; clients without test samples are left out."""
+    """Means per client over its test samples; clients without test samples are left out.
+
+    Args:
+        clients: Numbers of the clients.
+        samples: Test samples of each.
+        weights: What each counts for, as LEAF weighs clients.
+        values: For loss and each metric, a mean for each client.
+    """
 
     clients: NDArray[np.int64]
     samples: NDArray[np.int64]
@@ -37,7 +44,15 @@ class ClientScores:
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of one evaluation: `leaf` weighs clients by their samples, `plain` counts test samples once each."""
+    """Figures of one evaluation: `leaf` weighs clients by their samples, `plain` counts test samples once each.
+
+    Args:
+        leaf: Figures in which clients count as LEAF weighs them.
+        plain: Figures in which each test sample counts once.
+        quantiles: Of the clients' own figures.
+        clients: How many clients were evaluated.
+        samples: How many test samples.
+    """
 
     leaf: dict[str, float]
     plain: dict[str, float]
@@ -66,6 +81,13 @@ def per_client(
     """Mean loss and metrics per client: `sizes` are the consecutive runs of scores, one for each of `clients`.
 
     `counted` are the samples that each client counts for, where that is another number.
+
+    Args:
+        scores: Scores of samples, client after client.
+        clients: Numbers of the clients.
+        sizes: How many of the scores are each client's.
+        weights: What each client counts for.
+        counted: Samples that each client counts for, where that is another number.
     """
     present = sizes > 0
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -77,7 +99,11 @@ def per_client(
 
 
 def summarise(scores: ClientScores) -> Summary | None:
-    """The figures for the journal; None where no client has a test sample."""
+    """The figures for the journal; None where no client has a test sample.
+
+    Args:
+        scores: Scores of the clients.
+    """
     if len(scores.clients) == 0:
         return None
     quantiles = {

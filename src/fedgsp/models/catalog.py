@@ -102,7 +102,12 @@ def summary_of(factory: Callable[..., nn.Module]) -> str:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model by name and the call that builds a fresh one, wherever it is needed (it travels by cloudpickle)."""
+    """A model by name and the call that builds a fresh one, wherever it is needed (it travels by cloudpickle).
+
+    Args:
+        name: What the model is called.
+        build: Makes a fresh one.
+    """
 
     name: str
     build: Callable[[], nn.Module]

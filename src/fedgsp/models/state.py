@@ -24,6 +24,12 @@ def frozen_names(model: nn.Module) -> frozenset[str]:
     return frozenset() if len(frozen) == len(named) else frozen
 
 
+def frozen_tensors(model: nn.Module) -> Tensors:
+    """The parameters that are not trained, beside others that are, sharing the model's memory."""
+    still = frozen_names(model)
+    return {name: tensor for name, tensor in model.state_dict().items() if name in still}
+
+
 def load_tensors(model: nn.Module, tensors: Tensors) -> None:
     """Copy a model's state in place, so that one module serves every client; frozen parameters may be left out."""
     with torch.no_grad():

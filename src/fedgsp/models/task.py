@@ -120,7 +120,12 @@ def multilabel() -> Task:
 
 
 def usual_task(classes: int, targets: tuple[int, ...]) -> Task:
-    """What data are trained for unless a task is given: by their classes, and the shape of one sample's label."""
+    """What data are trained for unless a task is given: by their classes, and the shape of one sample's label.
+
+    Args:
+        classes: How many classes there are; 0: regression.
+        targets: Shape of one sample's label.
+    """
     if not classes:
         return regression()
     return sequence_labelling() if targets else classification()

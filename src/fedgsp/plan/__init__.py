@@ -21,6 +21,7 @@ from fedgsp.plan.greedy_kl import GreedyKL
 from fedgsp.plan.groupers import NOBODY, Fixed, Grouper, GroupShape, Random
 from fedgsp.plan.growth import MOST_GROUPS, Constant, Exp, Growth, Linear, Log, Singletons
 from fedgsp.plan.growth_by_size import OfLength, Proportional
+from fedgsp.plan.hand_over import HandOver
 from fedgsp.plan.icg import ICG, Clustering, ClusterShape, deal, equal_size_clusters
 from fedgsp.plan.mediators import Mediators
 from fedgsp.plan.planner import Grouped, Planner, RoundSizes
@@ -46,6 +47,7 @@ __all__ = [
     "Grouped",
     "Grouper",
     "Growth",
+    "HandOver",
     "Linear",
     "Log",
     "Mediators",

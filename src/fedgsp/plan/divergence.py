@@ -11,9 +11,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist
-from scipy.special import rel_entr
 
 from fedgsp.core.params import require_choice
 
@@ -57,7 +56,13 @@ def distributions(counts: ArrayLike) -> Reals:
 
 
 def group_sums(counts: Counts, labels: NDArray[np.int64], n_groups: int | None = None) -> Reals:
-    """V_m, the overall class counts of each group (Eq. overall-dist): (M, F) from (K, F); label -1 is in no group."""
+    """V_m, the overall class counts of each group (Eq. overall-dist): (M, F) from (K, F); label -1 is in no group.
+
+    Args:
+        counts: Class counts of the clients (K, F).
+        labels: The group of each client; -1: none.
+        n_groups: How many groups there are; None: the largest label and one.
+    """
     grouped = labels >= 0
     sums = np.zeros((int(labels.max(initial=-1)) + 1 if n_groups is None else n_groups, counts.shape[1]))
     np.add.at(sums, labels[grouped], counts[grouped])
@@ -65,7 +70,13 @@ def group_sums(counts: Counts, labels: NDArray[np.int64], n_groups: int | None =
 
 
 def mmd_squared(x: ArrayLike, y: ArrayLike, variances: Sequence[float] = FEDMMD_VARIANCES) -> float:
-    """MMD^2 of two samples (n, d), (m, d) with the kernel sum_i exp(-||a - b||^2 / (2 v_i)), biased (V-statistic)."""
+    """MMD^2 of two samples (n, d), (m, d) with the kernel sum_i exp(-||a - b||^2 / (2 v_i)), biased (V-statistic).
+
+    Args:
+        x: First sample (n, d).
+        y: Second sample (m, d).
+        variances: Of the kernels that are added up.
+    """
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
 
     def mean_kernel(a: Reals, b: Reals) -> float:
@@ -104,7 +115,13 @@ def cpd(p: ArrayLike, q: ArrayLike, kind: CpdKind = "label", s: float | None = N
 
 
 def pairwise_cpd(distributions: ArrayLike, kind: CpdKind = "label", s: float | None = None) -> Reals:
-    """CPD of all pairs of rows (N, F), as a condensed vector (N (N - 1) / 2,): (0,1), (0,2), .., (1,2), ..; see `cpd`."""
+    """CPD of all pairs of rows (N, F), as a condensed vector (N (N - 1) / 2,): (0,1), (0,2), .., (1,2), ..; see `cpd`.
+
+    Args:
+        distributions: A row for each member (N, F), each adding up to 1.
+        kind: Which reading of the formula, as in `cpd`.
+        s: Bandwidth of the kernel; None: the kind's own.
+    """
     require_choice("cpd", "kind", kind, get_args(CpdKind))
     rows = _simplex(distributions)
     if kind == "entries":
@@ -114,7 +131,7 @@ def pairwise_cpd(distributions: ArrayLike, kind: CpdKind = "label", s: float | N
     width = s if s is not None else 1.0 if kind == "label" else CALIBRATED_POINT_BANDWIDTH
     if not width > 0:
         raise ValueError(f"the bandwidth s must be positive, not {width}")
-    squared: Reals = pdist(rows, "sqeuclidean")
+    squared: Reals = scipy.spatial.distance.pdist(rows, "sqeuclidean")
     if kind == "label":
         return np.asarray(-np.expm1(-1 / width**2) * squared)
     return np.asarray(-2 * np.expm1(-squared / (2 * width**2)))
@@ -154,7 +171,11 @@ def emd(p: ArrayLike, q: ArrayLike) -> Reals:
 
 
 def mean_emd(counts: Counts) -> float:
-    """Zhao et al.'s figure for a federation: EMD of each client (K, F) to the population, weighted by samples."""
+    """Zhao et al.'s figure for a federation: EMD of each client (K, F) to the population, weighted by samples.
+
+    Args:
+        counts: Class counts of the clients (K, F).
+    """
     present = counts[counts.sum(axis=1) > 0]
     return float(np.average(emd(distributions(present), distributions(present.sum(axis=0))), weights=present.sum(axis=1)))
 
@@ -172,7 +193,7 @@ def kl(p: ArrayLike, q: ArrayLike) -> Reals:
     Raises:
         ValueError: If a vector is no distribution.
     """
-    return np.asarray(rel_entr(_simplex(p), _simplex(q)).sum(axis=-1))
+    return np.asarray(scipy.special.rel_entr(_simplex(p), _simplex(q)).sum(axis=-1))
 
 
 def js(p: ArrayLike, q: ArrayLike) -> Reals:
@@ -195,7 +216,12 @@ def js(p: ArrayLike, q: ArrayLike) -> Reals:
 
 @dataclass(frozen=True)
 class PairwiseSum:
-    """The grouping objective: `total` is the paper's z, `mean` the same per pair, comparable over numbers of groups."""
+    """The grouping objective: `total` is the paper's z, `mean` the same per pair, comparable over numbers of groups.
+
+    Args:
+        total: The sum over all pairs.
+        pairs: How many pairs there are.
+    """
 
     total: float
     pairs: int
@@ -234,10 +260,10 @@ def pairwise_distance(rows: Reals, distance: ZDistance) -> Reals:
     if distance == "cpd":
         return pairwise_cpd(rows)
     if distance == "js":
-        return np.asarray(pdist(rows, "jensenshannon") ** 2)
+        return np.asarray(scipy.spatial.distance.pdist(rows, "jensenshannon") ** 2)
     if distance in ("emd", "l1"):
-        return np.asarray(pdist(rows, "cityblock"))
-    return np.asarray(pdist(rows, "euclidean" if distance == "euclid" else "sqeuclidean"))
+        return np.asarray(scipy.spatial.distance.pdist(rows, "cityblock"))
+    return np.asarray(scipy.spatial.distance.pdist(rows, "euclidean" if distance == "euclid" else "sqeuclidean"))
 
 
 def rowwise_distance(first: Reals, second: Reals, distance: ZDistance) -> Reals:
@@ -253,7 +279,11 @@ def rowwise_distance(first: Reals, second: Reals, distance: ZDistance) -> Reals:
 
 
 def pairwise_kl(rows: ArrayLike) -> Reals:
-    """KL(p_i || p_j) of all pairs of distributions (N, F), as a square matrix (N, N): KL is not symmetric."""
+    """KL(p_i || p_j) of all pairs of distributions (N, F), as a square matrix (N, N): KL is not symmetric.
+
+    Args:
+        rows: A distribution for each member (N, F).
+    """
     p = _simplex(rows)
     with np.errstate(divide="ignore"):
         logs = np.where(p > 0, np.log(p), 0.0)
@@ -273,6 +303,17 @@ class PairSummary:
     If that is all of them the figures are exact and the errors zero. Else, with 95 % confidence each: the mean is within
     `mean_error`, the median between `median_low` and `median_high` (order statistics, no assumption on the distances), and at
     most a share `unseen_above` of all pairs is above the `maximum`, which is only that of the sample.
+
+    Args:
+        pairs: How many pairs there are.
+        looked_at: How many were looked at.
+        median: Median distance.
+        mean: Mean distance.
+        maximum: Largest distance that was seen.
+        mean_error: How far the mean may be off.
+        median_low: Lower bound of the median.
+        median_high: Upper bound of the median.
+        unseen_above: The largest share of pairs that may lie above the maximum.
     """
 
     pairs: int

@@ -35,6 +35,12 @@ class GroupShape:
     """What is known of groups before they are formed: the smallest and largest size, and how many clients are in one.
 
     Where that depends on the clients' data it is a guess: `about`.
+
+    Args:
+        shortest: Size of the smallest group.
+        longest: Size of the largest.
+        grouped: Clients that are in some group.
+        about: Whether this is a guess.
     """
 
     shortest: int
@@ -197,6 +203,9 @@ class Fixed(Grouper):
 
     Nothing is stored: the groups are formed again from the same numbers, so they stay the same as long as the clients and the
     number of groups do, and a resumed run has them too.
+
+    Args:
+        grouper: Who forms the groups.
     """
 
     kind: ClassVar[str] = "fixed"

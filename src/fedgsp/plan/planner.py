@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedgsp.core.seeds import Seeds
 
 Order = Literal["shuffled", "fixed"]
+Sampling = Literal["fixed", "poisson"]
 Labels = NDArray[np.int64]
 
 
@@ -32,7 +33,21 @@ class RoundSizes:
 
     `wanted` is the growth function's own number of groups and `groups` what is left of it with this many clients; every chain
     has between `shortest` and `longest` clients, `grouped` clients are in some group, `sampled` groups train, and at most
-    `trained` clients, each visited `passes` times. Where sizes depend on the clients' data these are a guess: `about`.
+    `trained` clients, each visited `passes` times. Where sizes depend on the clients' data, or on a draw (each group with the
+    probability `share`), these are a guess: `about`.
+
+    Args:
+        round: The round.
+        wanted: What the growth function asks for.
+        groups: How many groups there are.
+        shortest: Clients in the shortest chain.
+        longest: Clients in the longest chain.
+        grouped: Clients that are in some group.
+        sampled: Groups that train.
+        trained: Clients that train, at most.
+        passes: How often a chain is walked.
+        about: Whether sizes are a guess.
+        share: The probability with which each group is drawn, if it is.
     """
 
     round: int
@@ -45,6 +60,7 @@ class RoundSizes:
     trained: int
     passes: int = 1
     about: bool = False
+    share: float | None = None
 
     @property
     def capped(self) -> bool:
@@ -105,6 +121,8 @@ class Grouped(Planner):
         order: "shuffled" draws a chain's order anew each round, as STP demands; "fixed" keeps the order that was drawn when the
             group was formed, the same in all rounds if the groups are `Fixed`.
         chains: Train just so many groups in a round, or all if there are fewer; 0: the share `kappa` of them.
+        sampling: "fixed" draws that number of groups; "poisson" draws each with the probability `kappa`, whatever becomes of
+            the others, for the server rule `private`: nobody trains in some rounds.
 
     Raises:
         InputError: If a parameter cannot be used.
@@ -123,11 +141,20 @@ class Grouped(Planner):
     kappa: float = 0.3
     order: Order = "shuffled"
     chains: int = field(default=0, metadata=OMIT_DEFAULT)
+    sampling: Sampling = field(default="fixed", metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         require_share("Grouped", self.kappa, "groups")
         require_whole("Grouped", "chains", self.chains, at_least=0)
         require_choice("Grouped", "order", self.order, get_args(Order))
+        require_choice("Grouped", "sampling", self.sampling, get_args(Sampling))
+        if self.poisson and self.chains:
+            raise InputError("Grouped: with sampling 'poisson' nobody knows how many groups will train; leave out chains.")
+
+    @property
+    def poisson(self) -> bool:
+        """Whether groups are drawn each by itself."""
+        return self.sampling == "poisson"
 
     def plan(self, round_: int, profiles: Profiles, seeds: Seeds) -> Plan:
         """Alg. 1, lines 3-5: regroup, sample groups without replacement, order each chain."""
@@ -137,14 +164,21 @@ class Grouped(Planner):
         formed = np.unique(labels[labels >= 0])
 
         rng = seeds.plan(round_)  # the sample is drawn before any order, so that `order` does not change who trains
-        sample = np.sort(rng.choice(formed, self.sampled(len(formed)), replace=False))
+        sample = self._drawn(formed, rng)
         order = rng.permutation(len(profiles)) if self.order == "shuffled" else as_formed
         return Plan(
             round=round_,
             chains=tuple(map(Chain, _members(sample, labels, order, profiles))),
             groups=len(formed),
             left_out=int((labels < 0).sum()),
+            share=self.kappa if self.poisson else None,
         )
+
+    def _drawn(self, formed: Labels, rng: np.random.Generator) -> Labels:
+        """The groups that train, in the order of their labels."""
+        if self.poisson:
+            return formed[rng.random(len(formed)) < self.kappa]
+        return np.sort(rng.choice(formed, self.sampled(len(formed)), replace=False))
 
     def sampled(self, groups: int) -> int:
         """m = floor(kappa f), at least one; or as many as `chains` says."""
@@ -163,7 +197,8 @@ class Grouped(Planner):
             grouped=shape.grouped,
             sampled=sampled,
             trained=min(sampled * shape.longest, shape.grouped - (groups - sampled) * shape.shortest),
-            about=shape.about,
+            about=shape.about or self.poisson,
+            share=self.kappa if self.poisson else None,
         )
 
     def _groups(self, round_: int, clients: int) -> int:

@@ -13,7 +13,13 @@ from fedgsp.core.errors import InputError
 
 
 def quantile_profiles(targets: ArrayLike, owner: ArrayLike, bins: int = 10) -> NDArray[np.int64]:
-    """For regression, (K, bins): how many of a client's targets (N,) lie in each quantile bin; `owner` (N,) is 0..K-1."""
+    """For regression, (K, bins): how many of a client's targets (N,) lie in each quantile bin; `owner` (N,) is 0..K-1.
+
+    Args:
+        targets: The target of each sample (N,).
+        owner: The client of each sample (N,), from 0 to K - 1.
+        bins: How many quantile bins there are.
+    """
     values, whose = np.asarray(targets, dtype=np.float64), np.asarray(owner, dtype=np.int64)
     if values.shape != whose.shape or values.ndim != 1 or not len(values):
         raise InputError("quantile_profiles: targets and owner must be two lists of the same length, with an entry per sample.")
@@ -30,6 +36,10 @@ def feature_profiles(means: ArrayLike, sizes: ArrayLike) -> NDArray[np.float64]:
 
     Each feature is scaled to 0..1 over clients and takes up to 1/d of a sample; a last column takes the rest, so that each
     row sums to the client's number of samples, as class counts do.
+
+    Args:
+        means: Mean features of each client (K, d).
+        sizes: Samples of each client (K,).
     """
     values, weights = np.asarray(means, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     if values.ndim != 2 or not values.shape[1] or weights.shape != values.shape[:1]:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Purpose, generator
@@ -38,7 +38,11 @@ SHIFT = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Augment(Preparation):
-    """What both variants share. `background` of None is the commonest value on the border of the first training images."""
+    """What both variants share. `background` of None is the commonest value on the border of the first training images.
+
+    Args:
+        background: The value that fills new picture edges; None: the commonest on the border of the first pictures.
+    """
 
     background: float | None = None
 
@@ -82,7 +86,11 @@ class Augment(Preparation):
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentMean(Augment):
-    """ICCD 2019: classes below the mean grow to (Cbar / C_y)^alpha of themselves; alpha 0 is off, 1 full balance."""
+    """ICCD 2019: classes below the mean grow to (Cbar / C_y)^alpha of themselves; alpha 0 is off, 1 full balance.
+
+    Args:
+        alpha: How far rare classes grow: 0 is off, 1 full balance.
+    """
 
     kind: ClassVar[str] = "augment-mean"
 
@@ -102,7 +110,11 @@ class AugmentMean(Augment):
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentZScore(Augment):
-    """TPDS 2021: classes far below the mean grow, those far above it shrink; `tau_d` is 3.0 or 3.5 in the paper."""
+    """TPDS 2021: classes far below the mean grow, those far above it shrink; `tau_d` is 3.0 or 3.5 in the paper.
+
+    Args:
+        tau_d: How many standard deviations above the mean a class is thinned out at.
+    """
 
     kind: ClassVar[str] = "augment-zscore"
 
@@ -180,7 +192,7 @@ def transformed(image: NDArray[Any], rng: np.random.Generator, background: float
     middle = (np.asarray(image.shape[-2:]) - 1) / 2
     offset = middle - matrix @ (middle + shift)
     planes = image.reshape(-1, *image.shape[-2:]).astype(np.float64)
-    moved = np.stack([ndimage.affine_transform(p, matrix, offset, order=1, cval=background) for p in planes])
+    moved = np.stack([scipy.ndimage.affine_transform(p, matrix, offset, order=1, cval=background) for p in planes])
     if np.issubdtype(image.dtype, np.integer):
         limits = np.iinfo(image.dtype)
         moved = np.clip(np.rint(moved), limits.min, limits.max)

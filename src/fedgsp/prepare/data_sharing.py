@@ -31,7 +31,14 @@ from fedgsp.prepare.preparation import Preparation, Prepared, WarmUp, drawn_by_c
 
 @dataclass(frozen=True, kw_only=True)
 class ShareData(Preparation):
-    """Share a class-uniform set, and start from a model that was trained on it."""
+    """Share a class-uniform set, and start from a model that was trained on it.
+
+    Args:
+        alpha: Share of the common set that each client gets.
+        beta: Size of the common set, as a share of the clients' samples.
+        donors: Share of the clients that it is taken from; they are set aside.
+        warm_up: Epochs that the initial model is trained on it for.
+    """
 
     kind: ClassVar[str] = "share-data"
 

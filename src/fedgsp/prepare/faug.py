@@ -51,7 +51,12 @@ class Lack:
 
 @dataclass(frozen=True, kw_only=True)
 class FAug(Preparation):
-    """The protocol; how samples are made is left open."""
+    """The protocol; how samples are made is left open.
+
+    Args:
+        seeds: Samples that a client sends of each label it names, at most.
+        redundant: Labels that it names beside those it lacks, to hide them.
+    """
 
     seeds: int = 5
     redundant: int = 2
@@ -130,7 +135,12 @@ class FAugOversample(FAug):
 
 @dataclass(frozen=True, kw_only=True)
 class FAugGAN(FAug):
-    """The paper's: a conditional GAN of the pooled seeds, whose generator every client gets."""
+    """The paper's: a conditional GAN of the pooled seeds, whose generator every client gets.
+
+    Args:
+        epochs: Epochs that the GAN is trained for.
+        per_class: Samples of each label that it is trained on.
+    """
 
     kind: ClassVar[str] = "faug-gan"
 

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetaSet(Preparation):
-    """A `share` of the training samples, at least one, held by the server too."""
+    """A `share` of the training samples, at least one, held by the server too.
+
+    Args:
+        share: Share of the training samples that the server gets.
+        classes: Drawn as they are found, or as many of every class.
+    """
 
     kind: ClassVar[str] = "meta-set"
 

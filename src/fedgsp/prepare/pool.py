@@ -30,7 +30,11 @@ SERVER = "server pool"
 
 @dataclass(frozen=True, kw_only=True)
 class PoolData(Preparation):
-    """Gather the training samples of a share `p` of the clients at the server."""
+    """Gather the training samples of a share `p` of the clients at the server.
+
+    Args:
+        p: Share of the clients that upload their samples.
+    """
 
     kind: ClassVar[str] = "pool-data"
 

@@ -18,7 +18,12 @@ LABEL_BYTES = 4
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Samples that the server trains the initial model on before round 1, and for how many epochs."""
+    """Samples that the server trains the initial model on before round 1, and for how many epochs.
+
+    Args:
+        rows: The samples.
+        epochs: How often each is trained on.
+    """
 
     rows: Rows
     epochs: int
@@ -34,6 +39,15 @@ class Prepared:
     the initial weights. `at_server` are numbers of clients that were added at the end of `data`: the server's own samples,
     which train like a client's but to and from which nothing is sent.
     `server_rows` are rows of `data` that the server holds as well, for rules that train there (`fedgsp.server.Meta`).
+
+    Args:
+        data: What clients train on.
+        bytes: What was sent for it.
+        notes: Sentences for the run's first lines.
+        set_aside: Clients that have no further part in the run.
+        warm_up: What the initial model is trained on; None: nothing.
+        at_server: Clients that are the server's own samples.
+        server_rows: Rows that the server holds as well.
     """
 
     data: FederatedData

@@ -11,7 +11,10 @@ TONES = {
 }  # fmt: skip
 """Names, as the page's style sheet has them, and what they are on white paper."""
 
-METHODS = {"fedavg": "blue", "naive-gsp": "orange", "naive-gsp-icg": "green", "fedgsp": "red"}
+METHODS = {
+    "fedavg": "blue", "naive-gsp": "orange", "naive-gsp-icg": "green", "fedgsp": "red", "fedadam": "purple",
+    "fedgsp-capped": "ink", "chains-then-adam": "sky", "fedyogi": "brown", "fedadagrad": "grey",
+}  # fmt: skip
 DASHES = 4
 """Kinds of lines; the second and later curves of one colour are dashed."""
 

@@ -126,7 +126,8 @@ def _lanes(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> 
 
 def _shares(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bool:
     """Class shares of the last round's groups against the population, method by method."""
-    shown = [run for run in (runs[g.runs[0]] for g in groups) if run.facts is not None and run.plans][:4]
+    first = [runs[group.runs[0]] for group in groups]
+    shown = [run for run in first if run.facts is not None and run.plans and run.plans[0]["chains"]][:4]
     if not shown:
         return False
     figure.set_size_inches(7.0, 1.7 * len(shown) + 0.5)

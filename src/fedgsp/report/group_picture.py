@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.plan import ICG, Random, distributions, group_sums, pairwise_cpd
+from fedgsp.report.class_axis import name_classes
 from fedgsp.report.plotting import require_plotting
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def groups_figure(counts: Counts, grouping: Grouping, seed: int) -> Any:
         _band(left, rows, name, colour)
     left.plot(distributions(counts.sum(axis=0)), color="black", linewidth=0.8, label="everybody")
     left.set(xlabel="class", ylabel="share of a group's samples", title=f"{grouping.n_groups} groups of {len(counts)} clients")
+    name_classes(left, "x", grouping.class_names, counts.shape[1])
     left.legend(fontsize="small")
     pairs = {name: pairwise_cpd(rows) for name, rows in {"clients": _clients(counts), **shares}.items()}
     kept = {name: np.maximum(values, 1e-9) for name, values in pairs.items() if len(values)}

@@ -56,7 +56,21 @@ class GroupFigures:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grouping:
-    """Labels (K,), -1 for clients in no group, and how alike clients, random groups and these groups are."""
+    """Labels (K,), -1 for clients in no group, and how alike clients, random groups and these groups are.
+
+    Args:
+        labels: The group of each client; -1: none.
+        n_groups: How many groups there are.
+        grouper: The kind of the grouper.
+        seconds: How long grouping took.
+        clients: How alike clients are.
+        random: How alike random groups are.
+        groups: How alike these groups are.
+        names: Names of the clients, where they have some.
+        counts: Class counts of the clients, for pictures.
+        seed: Of the random groups.
+        class_names: What the classes are called, where they have names.
+    """
 
     labels: NDArray[np.int64]
     n_groups: int
@@ -68,6 +82,7 @@ class Grouping:
     names: Sequence[str] = ()
     counts: Counts | None = None
     seed: int = 0
+    class_names: Sequence[str] = ()
 
     @property
     def assignment(self) -> dict[str, int]:
@@ -149,7 +164,8 @@ def form_groups(table: ClientTable, wish: Wish) -> Grouping:
         GroupFigures.of(c) for c in (table.counts, *(_sums(table.counts, own, wish.groups) for own in (shuffled, labels)))
     )
     return Grouping(
-        labels, wish.groups, _name(wish.grouper), took, single, drawn, made, table.names, table.counts, wish.seed
+        labels, wish.groups, _name(wish.grouper), took, single, drawn, made, table.names, table.counts, wish.seed,
+        table.class_names,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.tables import html_table
 from fedgsp.data import FederatedData, load
 from fedgsp.data.cache import Progress, silent
-from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
+from fedgsp.plan.divergence import distributions, emd
 from fedgsp.report.duplicates import Duplicates, duplicates
 from fedgsp.report.femnist import edition
 from fedgsp.report.landmarks import Scale, scale
@@ -30,6 +30,27 @@ class Inspection:
 
     `classes` is 0 for regression, whose targets count in ten quantile bins. `class_counts` are samples of all parts.
     `effective_classes` is exp(entropy): how many equally frequent classes would be as varied.
+
+    Args:
+        source: Where the data comes from, where that has a text.
+        fingerprint: A digest of the data.
+        edition: Which FEMNIST this is, in a sentence; None: it is none.
+        clients: How many clients there are.
+        samples: How many samples.
+        parts: Samples of each part: train, validation, test.
+        shape: Shape of a sample.
+        dtype: Type of its numbers.
+        classes: How many classes there are.
+        class_counts: Samples of each class.
+        sizes: Quantiles of the clients' sizes.
+        classes_held: Quantiles of the number of classes of a client.
+        effective_classes: Quantiles of the effective number of classes of a client.
+        effective_classes_all: The effective number of all samples together.
+        emd: Quantiles of the distance of a client's classes to everybody's.
+        cpd: Quantiles of the class probability distance over pairs.
+        skew: The skew as a number from 0 to 100, in words.
+        duplicates: Samples that occur more than once.
+        suggestions: What to do about what was found.
     """
 
     source: str | None
@@ -102,7 +123,7 @@ def inspect(data: str | FederatedData, *, progress: Progress = silent) -> Inspec
     whole = present.sum(axis=0) / present.sum()
     repeated = duplicates(federation, progress)
     paired = shares[np.linspace(0, len(shares) - 1, min(len(shares), MOST_PAIRED)).astype(int)]
-    pairs = pairwise_cpd(paired) if len(paired) > 1 else np.zeros(1)
+    pairs = label_cpd(paired) if len(paired) > 1 else np.zeros(1)
     standing = scale(counts)
     return Inspection(
         source=federation.source,
@@ -133,6 +154,13 @@ def class_counts(data: FederatedData) -> NDArray[np.int64]:
         return np.asarray(data.profiles().counts, dtype=np.int64)
     parts = [data.count_classes(part) for part in (data.train, data.validation, data.test)]
     return np.asarray(parts[0] + parts[1] + parts[2])
+
+
+def label_cpd(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`plan.divergence.pairwise_cpd` of rows (n, F), to rounding: SciPy takes longer to import than all else here."""
+    squares, products = (shares**2).sum(axis=1), shares @ shares.T
+    squared = np.add.outer(squares, squares) - 2 * products
+    return np.asarray(-np.expm1(-1.0) * np.maximum(squared, 0.0)[np.triu_indices(len(shares), 1)])
 
 
 def effective(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -47,12 +47,13 @@ def group_counts(run: RunView, plan: Plan) -> NDArray[np.float64]:
     counts = run.facts.counts  # sites that joined later are not in it
     chains = [np.array(chain["clients"], dtype=np.int64) for chain in plan["chains"]]
     rows = np.array([counts[clients[clients < len(counts)]].sum(axis=0) for clients in chains], dtype=np.float64)
+    rows = rows.reshape(len(chains), counts.shape[1])  # in some rounds nobody trains
     return np.asarray(rows[rows.sum(axis=1) > 0])
 
 
 def draw_rounds(figure: Any, plans: Sequence[Plan], kinds: NDArray[np.uint8] | None, sizes: NDArray[np.int64] | None) -> None:
     """Rounds side by side, each as wide as its longest lane."""
-    widths = [max(3, *(len(chain["clients"]) for chain in plan["chains"])) for plan in plans]
+    widths = [max([3, *(len(chain["clients"]) for chain in plan["chains"])]) for plan in plans]
     for axes, plan in zip(figure.subplots(1, len(plans), width_ratios=widths, squeeze=False)[0], plans, strict=True):
         draw_lanes(axes, plan, kinds, sizes)
 

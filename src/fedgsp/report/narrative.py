@@ -173,6 +173,8 @@ def _shape(runs: Sequence[RunView]) -> str:
 
 def _lanes(plan: dict[str, Any]) -> str:
     lengths = [len(chain["clients"]) for chain in plan["chains"]]
+    if not lengths:
+        return "no chain"
     low, high = min(lengths), max(lengths)
     chains = "1 chain" if len(lengths) == 1 else f"{len(lengths)} chains"
     clients = f"{low} client{'s' * (low != 1)}" if low == high else f"{low} to {high} clients"

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.tables import html_table
+from fedgsp.report.class_axis import MOST_NAMES, axis_word, name_classes
 from fedgsp.report.colours import looks
 from fedgsp.report.plotting import require_plotting
 from fedgsp.run.metrics import evaluations, score_words
@@ -155,7 +156,7 @@ def data_html(data: FederatedData) -> str:
         ("samples", f"{len(data.train.rows):,} train, {len(data.validation.rows):,} validation, {len(data.test.rows):,} test"),
         ("of a client", f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}" if len(data) else "none"),
         ("a sample", f"{'x'.join(map(str, data.sample_shape)) or '1'} {data.features.dtype}"),
-        ("labels", f"{data.classes} classes" if data.classes else "real-valued targets, grouped by tenths of the population"),
+        ("labels", f"{data.classes} classes" if data.classes else data.target_words),
         ("source", data.source or "in memory"),
     ]
     return page("Federation", [html_table("", ("", ""), rows), _shares_svg(data)], {}, "")
@@ -189,9 +190,20 @@ def _shares_svg(data: FederatedData) -> str:
     some = "" if len(chosen) == len(data) else f" ({len(chosen)} of {len(data)} clients)"
     told = f"training samples of each client by class{some}"
     return (
-        f'<p><small>{told}</small></p><svg role="img" aria-label="{told}" width="{WIDTH}" height="{high:.0f}" '
-        f'viewBox="0 0 {WIDTH} {high:.0f}">{"".join(parts)}</svg>'
+        f'<p><small>{told}{_class_key(data.class_names)}</small></p><svg role="img" aria-label="{told}" width="{WIDTH}" '
+        f'height="{high:.0f}" viewBox="0 0 {WIDTH} {high:.0f}">{"".join(parts)}</svg>'
     )
+
+
+def _class_key(names: Sequence[str]) -> str:
+    """Which colour is which class, if classes have names and are few."""
+    if not 0 < len(names) <= MOST_NAMES:
+        return ""
+    marks = (
+        f'<span style="color:hsl({360 * label / len(names):.0f},60%,45%)">&#9632;</span> {escape(name)}'
+        for label, name in enumerate(names)
+    )
+    return ": " + ", ".join(marks)
 
 
 def plot_result(result: RunResult) -> Plot:
@@ -230,7 +242,9 @@ def plot_data(data: FederatedData) -> Plot:
     image = left.imshow(shares.T, aspect="auto", origin="lower", cmap="cividis", vmin=0, vmax=max(float(shares.max()), 1e-9))
     figure.colorbar(image, ax=left, label="share of the client's samples")
     some = "" if len(chosen) == len(data) else f" ({len(chosen)} of {len(data)})"
-    left.set(title="classes of the clients", xlabel=f"client, largest first{some}", ylabel="class" if data.classes else "tenth")
+    word = axis_word(data.classes, data.target_bins)
+    left.set(title="classes of the clients", xlabel=f"client, largest first{some}", ylabel=word)
+    name_classes(left, "y", data.class_names, counts.shape[1])
     right.hist(data.train.sizes, bins=min(30, max(5, len(data))), color="#0072B2")
     right.set(title="sizes of the clients", xlabel="training samples", ylabel="clients")
     return Plot(figure)

@@ -12,6 +12,7 @@ from scipy.spatial.distance import pdist
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.imports import need
+from fedgsp.report.class_axis import axis_word, name_classes
 from fedgsp.report.federation import FEMNIST_NAMES
 from fedgsp.report.inspect import Inspection, class_counts
 
@@ -65,7 +66,7 @@ def _compose(figure: Any, data: FederatedData, found: Inspection) -> None:
     )  # fmt: skip
     _title(figure, found)
     heat = figure.add_subplot(grid[0, 0])
-    _heat_map(figure, heat, counts[order], bool(data.classes), _names(found))
+    _heat_map(figure, heat, counts[order], data, _names(found))
     _sizes_in_order(figure.add_subplot(grid[1, 0], sharex=heat), data.sizes[order], [data.clients[int(k)] for k in order])
     _scale(figure.add_subplot(grid[2, 0]), found)
     _samples(figure, grid[0, 1], data, order, _names(found))
@@ -90,7 +91,7 @@ def _names(found: Inspection) -> str | None:
     return FEMNIST_NAMES if found.edition else None
 
 
-def _heat_map(figure: Any, axes: Any, counts: NDArray[np.int64], classes: bool, names: str | None) -> None:
+def _heat_map(figure: Any, axes: Any, counts: NDArray[np.int64], data: FederatedData, names: str | None) -> None:
     shares = (counts / np.maximum(1, counts.sum(axis=1, keepdims=True))).T
     colors, maps = need("matplotlib.colors", "plot", "drawing a picture"), need("matplotlib", "plot", "drawing a picture")
     top = float(np.quantile(shares[shares > 0], 0.995)) if (shares > 0).any() else 1.0
@@ -101,12 +102,13 @@ def _heat_map(figure: Any, axes: Any, counts: NDArray[np.int64], classes: bool, 
         interpolation="nearest" if counts.shape[0] <= 1500 else "antialiased",
     )  # fmt: skip
     axes.set_title("Share of each class in each client's samples (white: none), clients ordered by similarity")
-    axes.set_ylabel("class" if classes else "tenth of the targets")
+    axes.set_ylabel(axis_word(data.classes, data.target_bins))
     axes.tick_params(labelbottom=False)
     if names is not None and len(names) == counts.shape[1]:
         axes.set_yticks(range(0, len(names), 2), list(names[::2]), fontsize=6.5)
     elif counts.shape[1] <= 20:
         axes.set_yticks(range(counts.shape[1]))
+        name_classes(axes, "y", data.class_names, counts.shape[1])
     beside = axes.inset_axes((1.012, 0.0, 0.014, 1.0))
     bar = figure.colorbar(image, cax=beside, extend="max" if top < shares.max() else "neither")
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
@@ -189,10 +191,12 @@ def _show(cell: Any, pixels: NDArray[Any], divisor: float) -> None:
 def _class_totals(axes: Any, data: FederatedData) -> None:
     totals = class_counts(data).sum(axis=0)
     axes.bar(range(len(totals)), totals, color=BAR, width=0.85)
-    axes.set_title("Samples of each class" if data.classes else "Training samples in each tenth of the targets")
-    axes.set_xlabel("class" if data.classes else "tenth")
+    word = axis_word(data.classes, data.target_bins)
+    axes.set_title("Samples of each class" if data.classes else f"Training samples by {word}")
+    axes.set_xlabel(word)
     for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True)
+    name_classes(axes, "x", data.class_names, len(totals))
 
 
 def _size_histogram(axes: Any, sizes: NDArray[np.int64]) -> None:

@@ -21,6 +21,8 @@ from fedgsp.report.plotting import require_plotting
 
 COLOURS = tuple(TONES.values())
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 3)), (0, (2, 4)))
+MARKERS = ("o", "s", "^", "D")
+"""Of curves that are one point each: those of one colour differ in it."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,11 @@ class LinePlot:
         """Each in its colour and dashes, the same in every panel."""
         for at, (line, look) in enumerate(zip(self.lines, looks([line.label for line in self.lines]), strict=True)):
             colour, dashes = look.colour, DASHES[at % len(DASHES)]
+            point = len(line.x) == 1
             axes.plot(
-                line.x, line.y, color=colour, linestyle=dashes, label=line.label, linewidth=1.6, marker="o",
-                markersize=0 if len(line.x) > 12 else 3,
+                line.x, line.y, color=colour, linestyle="none" if point else dashes, label=line.label, linewidth=1.6,
+                marker=MARKERS[look.dash % len(MARKERS)] if point else "o",
+                markersize=7 if point else 0 if len(line.x) > 12 else 3,
             )  # fmt: skip
             if line.low:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)

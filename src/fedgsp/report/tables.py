@@ -22,12 +22,13 @@ NAMES, SITES, SECONDS = ("client", "clients", "id"), ("site", "sites"), ("second
 
 @dataclass(frozen=True, eq=False)
 class ClientTable:
-    """`names` (K,), `counts` (K, F), and where they are given `sites` and `seconds` (K,)."""
+    """`names` (K,), `counts` (K, F), and where they are given `sites` and `seconds` (K,), and what classes are called."""
 
     names: list[str]
     counts: Counts
     sites: NDArray[Any] | None = None
     seconds: NDArray[Any] | None = None
+    class_names: tuple[str, ...] = ()
 
 
 def read_clients(source: str) -> ClientTable:
@@ -45,7 +46,7 @@ def read_clients(source: str) -> ClientTable:
     from fedgsp.data.sources import load
 
     data = load(source)
-    return ClientTable(list(data.clients), data.profiles().counts)
+    return ClientTable(list(data.clients), data.profiles().counts, class_names=data.class_names)
 
 
 def clients_of(data: str | FederatedData | ArrayLike) -> ClientTable:
@@ -53,7 +54,7 @@ def clients_of(data: str | FederatedData | ArrayLike) -> ClientTable:
     from fedgsp.data import FederatedData
 
     if isinstance(data, FederatedData):
-        return ClientTable(list(data.clients), data.profiles().counts)
+        return ClientTable(list(data.clients), data.profiles().counts, class_names=data.class_names)
     if isinstance(data, (str, Path)):
         return read_clients(str(data))
     return _table("group", np.asarray(checked_counts("group", data)), None, None, None)

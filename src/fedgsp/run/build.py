@@ -245,10 +245,6 @@ def _with_kernel(
 
 def _notes(config: RunConfig, data: FederatedData, participants: Clients, evaluated: Clients) -> tuple[str, ...]:
     notes = list(data.notes)
-    if config.engine.name == "ray" and data.augmentation is not None and data.augmentation.needs_rows:
-        raise InputError(
-            "a torch data set that is read anew must be where clients train: use workers of this machine, not Ray."
-        )
     idle = int((data.train.sizes[evaluated] == 0).sum())
     if idle:
         notes.append(f"{idle} client(s) have no training samples: they never train, and are only evaluated.")

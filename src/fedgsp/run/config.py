@@ -17,6 +17,7 @@ import tomli_w
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_regular
 from fedgsp.core.seeds import LARGEST_SEED
+from fedgsp.data.sources import FINISH, parse, with_finish
 from fedgsp.method import Method
 from fedgsp.methods import decode_method, named
 from fedgsp.parts import checked
@@ -62,7 +63,8 @@ class DataSection:
     """[data]: where the samples come from.
 
     Attributes:
-        source: A source text, such as "glyphs:clients=100" or "npz:FILE".
+        source: A source text, such as "glyphs:clients=100" or "npz:FILE". In a file, `standardise` and `transform` may stand
+            beside it; they are options of the source.
         seed: Seed of generated data, splits and subsets.
         clients: Use only this many clients; None: all.
         validation: Share of the training samples kept for choosing settings.
@@ -241,6 +243,7 @@ def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -
     if schema != SCHEMA:
         raise InputError(f"{where} has schema {schema}; this version of fedgsp reads schema {SCHEMA}.")
     sections = {"run": RunSection, "data": DataSection, "model": ModelSection, "engine": EngineSection}
+    table = _with_finished_data(table, where)
     for name in table.keys() - sections.keys() - {"schema", "method"}:
         raise InputError(f"{where} has no section '{name}': {did_you_mean(name, [*sections, 'method'])}")
     values: dict[str, Any] = {name: section(cls, table.get(name, {}), f"{where} [{name}]") for name, cls in sections.items()}
@@ -249,6 +252,19 @@ def from_dict(table: dict[str, Any], where: str, method: Method | None = None) -
     elif "method" in table:
         values["method"] = decode_method(table["method"])
     return RunConfig(**values)
+
+
+def _with_finished_data(table: dict[str, Any], where: str) -> dict[str, Any]:
+    """[data] standardise and transform are options of the source: there they stand wherever a source is named."""
+    data = table.get("data")
+    if not isinstance(data, dict) or not any(name in data for name in FINISH):
+        return table
+    standardise, transform = (data.get(name) for name in FINISH)
+    source = data.get("source", DataSection.source)
+    if not isinstance(transform, str | None) or not isinstance(standardise, str | bool | None) or not isinstance(source, str):
+        raise InputError(f"{where} [data]: standardise is true, false or 'client', and transform a text.")
+    rest = {name: value for name, value in data.items() if name not in FINISH}
+    return {**table, "data": {**rest, "source": str(with_finish(parse(source), standardise, transform))}}
 
 
 def section(cls: type, table: Any, where: str) -> Any:

@@ -38,7 +38,7 @@ def chosen_checkpoint(
     if round_ is None:
         return latest_checkpoint(run, previous=previous)
     if previous:
-        raise InputError("say either --previous or --round, not both.")
+        raise InputError("say either `previous=True` or `round=`, not both.")
     found = [path for path in checkpoint.candidates(run / "checkpoint") if checkpoint.round_of(path) == round_]
     if not found:
         kept = ", ".join(map(str, kept_rounds(run))) or "none"

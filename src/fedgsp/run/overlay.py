@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.run.config import RunConfig, from_dict
 
 
-def changed(config: RunConfig, sets: Sequence[str]) -> RunConfig:
-    """The configuration with PATH=VALUE texts put in place.
+def changed(config: RunConfig, sets: Sequence[str] | Mapping[str, Any]) -> RunConfig:
+    """The configuration with PATH=VALUE texts, or values by their paths, put in place.
 
     Raises:
         InputError: A text is not of that form, or there is no such entry.
@@ -19,7 +19,11 @@ def changed(config: RunConfig, sets: Sequence[str]) -> RunConfig:
     if not sets:
         return config
     table = config.as_dict()
-    put_all(table, sets)
+    if isinstance(sets, Mapping):
+        for path, value in sets.items():
+            put(table, path, value)
+    else:
+        put_all(table, sets)
     return from_dict(table, "the options")
 
 

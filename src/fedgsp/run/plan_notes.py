@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedgsp.plan import ICG, Fixed, Grouped, OfLength, Singletons, WithPool
+from fedgsp.core.errors import Said
+from fedgsp.plan import ICG, Fixed, Grouped, HandOver, OfLength, Singletons, WithPool
 
 if TYPE_CHECKING:
     from fedgsp.plan import Planner, RoundSizes
@@ -18,7 +19,9 @@ MANY_OUT = 0.2
 """A share of the clients that sit out is told from here on,"""
 LONG = 0.1
 """if it is so in this share of the rounds."""
-LENGTH = "--growth length keeps chains of 4 clients, --growth proportional has the paper's chains for fewer clients"
+LENGTH = "{} keeps chains of 4 clients, {} has the paper's chains for fewer clients"
+IN_PYTHON = ("the growth `OfLength(4)`", "`Proportional(Log(2.0, 10))`")
+TYPED = ("--growth length", "--growth proportional")
 
 
 def plan_notes(planner: Planner, rounds: int, clients: int) -> tuple[str, ...]:
@@ -32,6 +35,8 @@ def plan_notes(planner: Planner, rounds: int, clients: int) -> tuple[str, ...]:
     Returns:
         A sentence for each thing, with the option that changes it.
     """
+    if isinstance(planner, HandOver):
+        planner = planner.planner
     if isinstance(planner, WithPool):
         planner, clients = planner.planner, clients - 1
     if not isinstance(planner, Grouped) or isinstance(planner.growth, Singletons) or clients < 2:
@@ -54,7 +59,7 @@ def _single(planner: Grouped, rows: Sequence[RoundSizes], clients: int) -> str:
     why = f"the growth function asks for {row.wanted} groups in round {first}, and {clients} clients train"
     if row.longest == 1 and row.grouped < clients:
         why += f", too few for two in each of {row.groups}"
-    return f"{since}: {why}; {LENGTH}."
+    return Said(f"{since}: {why}; {LENGTH.format(*IN_PYTHON)}.", f"{since}: {why}; {LENGTH.format(*TYPED)}.")
 
 
 def _left_out(planner: Grouped, rows: Sequence[RoundSizes], clients: int) -> str:
@@ -64,15 +69,19 @@ def _left_out(planner: Grouped, rows: Sequence[RoundSizes], clients: int) -> str
         return ""
     inner = planner.grouper.grouper if isinstance(planner.grouper, Fixed) else planner.grouper
     place = "method.planner.grouper." + ("grouper." if isinstance(planner.grouper, Fixed) else "")
-    change = f"--set {place}leftovers=deal puts them into groups" if isinstance(inner, ICG) else "another grouper has them all"
+    changes = ["another grouper has them all"] * 2
+    if isinstance(inner, ICG):
+        changes = [f"{how} puts them into groups" for how in ("`ICG(leftovers='deal')`", f"--set {place}leftovers=deal")]
     most = max(clients - row.grouped for row in exact)
     if isinstance(planner.grouper, Fixed) and most:
-        return f"{most} of {clients} clients are in no group and never train, since the groups are formed once; {change}."
+        out = f"{most} of {clients} clients are in no group and never train, since the groups are formed once"
+        return Said(*(f"{out}; {change}." for change in changes))
     many = [row for row in exact if clients - row.grouped >= MANY_OUT * clients]
     if len(many) < max(1, LONG * len(rows)):
         return ""
     first = many[0]
-    return (
+    out = (
         f"in {len(many)} of {len(rows)} rounds a fifth of the clients or more are in no group and sit out, up to {most} of "
-        f"{clients} (first in round {first.round}: {first.groups} groups of {first.longest}); {change}."
+        f"{clients} (first in round {first.round}: {first.groups} groups of {first.longest})"
     )
+    return Said(*(f"{out}; {change}." for change in changes))

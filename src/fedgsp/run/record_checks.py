@@ -138,7 +138,7 @@ def plans_problem(record: dict[str, Any]) -> str | None:
     """Of a line of plans.jsonl."""
     if "chains" not in record:
         return _problem(record, {"schema": lambda value: value == 1, "clients": _list_of(_text)}, {})
-    return _problem(record, {**_round, "chains": _some(CHAIN)}, {"groups": is_count, "left_out": is_count})
+    return _problem(record, {**_round, "chains": _list_of(CHAIN)}, {"groups": is_count, "left_out": is_count})
 
 
 def scores_problem(record: dict[str, Any]) -> str | None:

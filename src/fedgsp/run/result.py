@@ -45,6 +45,7 @@ class RunResult:
         facts: The content of result.json.
         directory: The run directory; None for a run without files.
         trained_now: False where the run had ended before and was only looked up.
+        happened: Clients that were skipped and workers that were lost on the way, a sentence each.
     """
 
     status: str
@@ -55,6 +56,7 @@ class RunResult:
     facts: dict[str, Any]
     directory: Path | None
     trained_now: bool = True
+    happened: tuple[str, ...] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -73,8 +75,8 @@ class RunResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the person should know of the run, such as a capped schedule or clients without training samples."""
-        return self.run.notes
+        """What the person should know of the run: a capped schedule, clients without training samples, a lost worker."""
+        return (*self.run.notes, *self.happened)
 
     @property
     def score_name(self) -> str:

@@ -1,9 +1,9 @@
 """Code from outside the package: what a configuration names of it, and whether the user lets it run.
 
-A configuration may name code: a model, a part of a method, an encoder of samples (`package.module:name`). One that somebody
-else wrote would run that code on this machine, whatever it does. So a file that names code is read only where the user says
-so (`--trust`, `trust=True`), or where it belongs to a run directory that was begun here: what is named on a command line or
-in Python is the user's own word.
+A configuration may name code: a model, a part of a method, an encoder or a transform of samples (`package.module:name`). One
+that somebody else wrote would run that code on this machine, whatever it does. So a file that names code is read only where the
+user says so (`--trust`, `trust=True`), or where it belongs to a run directory that was begun here: what is named on a command
+line or in Python is the user's own word.
 
 A directory that was begun here has a file `.trusted` with a random token; the user's state folder has that token and the
 names, under the directory's path. So neither a directory from elsewhere, nor one that was put in the place of another, nor
@@ -29,7 +29,8 @@ from fedgsp.core.files import replace_whole
 Trust = bool | frozenset[str]
 """True: whatever is named may run. Else only what the user named: this, or nothing."""
 MARK = ".trusted"
-ENCODER = "encoder"
+SOURCE_CODE = ("encoder", "transform")
+"""Options of a source that may name code."""
 
 
 def code_named(table: Any) -> list[str]:
@@ -41,7 +42,7 @@ def code_named(table: Any) -> list[str]:
     if isinstance(model, dict):
         found.append(model.get("name"))
     if isinstance(data, dict):
-        found.append(_encoder(data.get("source")))
+        found += [*_of_source(data.get("source")), data.get("transform")]
     return sorted({name for name in found if isinstance(name, str) and ":" in name})
 
 
@@ -68,7 +69,7 @@ def check_trusted(path: Path, table: Any, trust: Trust) -> None:
         what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         raise InputError(
             f"{path} names code that is not part of fedgsp ({what}), and it was not begun here; if you trust whoever wrote "
-            f"it and the code that this name finds, say --trust (in Python: trust=True)."
+            f"it and the code that this name finds, say `trust=True`."
         )
 
 
@@ -119,13 +120,13 @@ def _kinds(table: Any) -> Iterator[Any]:
             yield from _kinds(value)
 
 
-def _encoder(source: Any) -> str | None:
-    """The function that a source of data names; what cannot be read is refused by whoever loads it."""
+def _of_source(source: Any) -> list[str | None]:
+    """The functions that a source of data names; what cannot be read is refused by whoever loads it."""
     from fedgsp.data.sources import parse  # all readers of data
 
     if not isinstance(source, str):
-        return None
+        return []
     try:
-        return parse(source).options.get(ENCODER)
+        return [parse(source).options.get(name) for name in SOURCE_CODE]
     except (InputError, OSError, ValueError):
-        return source if ENCODER in source else None
+        return [source] if any(name in source for name in SOURCE_CODE) else []

@@ -36,7 +36,14 @@ FIRST, SECOND, STEPS = "first moment", "second moment", "server_steps"
 
 @dataclass(frozen=True, kw_only=True)
 class Adagrad(Mean):
-    """FedAdagrad: v only grows. `v0` of None is tau^2; beta1 = 0 as in the paper's runs."""
+    """FedAdagrad: v only grows. `v0` of None is tau^2; beta1 = 0 as in the paper's runs.
+
+    Args:
+        lr: Length of the server's step.
+        beta1: Share of the last step that is kept.
+        tau: Added to the root; a larger one is less adaptive.
+        v0: What v begins with; None: tau squared.
+    """
 
     kind: ClassVar[str] = "adagrad"
     tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.01, 0.03, 0.1), "lr": (0.01, 0.0316, 0.1)}
@@ -93,7 +100,12 @@ class Adagrad(Mean):
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(Adagrad):
-    """FedAdam: v is a moving average of squares."""
+    """FedAdam: v is a moving average of squares.
+
+    Args:
+        beta2: Share of v that is kept.
+        bias_correction: Correct for the zeros that m and v begin with.
+    """
 
     kind: ClassVar[str] = "adam"
     tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.01, 0.03, 0.1), "lr": (0.00316, 0.01, 0.0316)}

@@ -50,6 +50,13 @@ class Models(Sequence[Tensors]):
 
     `start` is the model that the round began with, `trained` names the tensors that clients train (the others are running
     means, counters and the like), `results` has for each model who made it, `slots` what the rule's `step` left on the server.
+
+    Args:
+        rows: The models, in the order of the plan.
+        start: The model that the round began with.
+        trained: Names of the tensors that clients train.
+        results: Who made each model.
+        slots: What the rule's `step` left on the server.
     """
 
     def __init__(

@@ -35,7 +35,11 @@ CLIENTS = "clients"
 
 @dataclass(frozen=True)
 class DynServer(Mean):
-    """FedDyn's server: `weights` says whose losses are minimised; the models' mean is plain either way."""
+    """FedDyn's server: `weights` says whose losses are minimised; the models' mean is plain either way.
+
+    Args:
+        weights: Whether a client's loss counts by its samples or like every other.
+    """
 
     kind: ClassVar[str] = "dyn"
 

@@ -30,7 +30,12 @@ EXTRACTOR = "features."
 
 @dataclass(frozen=True)
 class FusionServer(Wrapper):
-    """Smoothing of gamma and the reference at evaluation, around the server rule `server`."""
+    """Smoothing of gamma and the reference at evaluation, around the server rule `server`.
+
+    Args:
+        keep: Share of the old fusion weight that is kept.
+        eval_ref: The extractor that is fused with at evaluation: the one the round began with, or the new one.
+    """
 
     kind: ClassVar[str] = "fused"
 

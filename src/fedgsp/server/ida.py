@@ -43,7 +43,13 @@ CLASSES = "classes"
 
 @dataclass(frozen=True)
 class IDA(ServerRule):
-    """Inverse distance aggregation, in its four variants."""
+    """Inverse distance aggregation, in its four variants.
+
+    Args:
+        variant: What a client counts by besides its distance: nothing, samples, training accuracy, or both.
+        center: What distances are from: the plain mean of the models, or the one weighted by samples.
+        eps: Added to each distance.
+    """
 
     kind: ClassVar[str] = "ida"
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -27,6 +27,9 @@ class Mean(ServerRule):
     (docs/methods-reference.md, readings of the paper).
 
     Rules that do something else with the mean (FedOpt, momentum) derive from this one and override `init` and `step`.
+
+    Args:
+        weights: Whether a chain counts by the samples that it trained or like every other.
     """
 
     kind: ClassVar[str] = "mean"

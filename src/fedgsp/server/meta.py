@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Meta(Wrapper):
-    """`steps` gradient steps of length `lr` on the server's own data, after every round of `server`."""
+    """`steps` gradient steps of length `lr` on the server's own data, after every round of `server`.
+
+    Args:
+        lr: Length of a step.
+        steps: Number of steps after a round.
+        bench: Where gradients are computed; given by the run.
+    """
 
     kind: ClassVar[str] = "meta"
     companion_preparation: ClassVar[str] = "meta-set"

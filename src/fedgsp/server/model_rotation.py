@@ -44,7 +44,12 @@ LIVE = "live"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRotation(Mean):
-    """Hand live models on between rounds, average them every `period` rounds."""
+    """Hand live models on between rounds, average them every `period` rounds.
+
+    Args:
+        period: After how many rounds the live models are averaged.
+        judge: What is evaluated in between: the mean of the live models, or each client's own.
+    """
 
     kind: ClassVar[str] = "hand-on"
     several_live: ClassVar[bool] = True

@@ -28,7 +28,12 @@ MOMENTUM = "momentum"
 
 @dataclass(frozen=True, kw_only=True)
 class Momentum(Mean):
-    """FedAvgM: `lr` is the server's step, `beta` its momentum; trained tensors move so, all others are averaged."""
+    """FedAvgM: `lr` is the server's step, `beta` its momentum; trained tensors move so, all others are averaged.
+
+    Args:
+        lr: Length of the server's step.
+        beta: Its momentum.
+    """
 
     kind: ClassVar[str] = "momentum"
     tuned_over: ClassVar[Mapping[str, Values]] = {"local.lr": (0.01, 0.03, 0.1), "lr": (0.1, 0.316, 1)}

@@ -9,13 +9,15 @@
 What is protected is one client: all its samples, in all rounds. Whatever these are, they change the update of one chain, which
 has a length of at most C before and after: two such sums are at most 2 C apart. So it is for chains of one and for longer ones,
 as long as who is in which chain does not depend on the samples: the planner must not look at them. A round of m out of f
-groups, drawn without replacement, is accounted for as such (`fedgsp.run.accounting`).
+groups, drawn without replacement, is accounted for as such (`fedgsp.run.accounting`). With Poisson sampling, where each client
+is a chain and trains with probability q, the neighbour's update is none: the sums are C apart, and m = q f is what is expected,
+since the number that came says something of who was drawn.
 
 Every chain counts the same, and m is the number of planned chains, whether or not all came to their end. What the rule inside
 does with the mean (momentum, Adam) costs nothing. Tensors that are not trained (running means of a batch norm) stay as they
 were. The noise follows from the run's seed, for studies: whoever knows that can take it off again. With `secret` it follows
-from a key of 256 bits that is drawn once and kept in the checkpoints, and nowhere else. It is drawn in float64 and not hardened
-against attacks on the rounding of floats.
+from a key of 256 bits that is drawn once and kept in the checkpoints, and nowhere else; and so does who is drawn, without which
+sampling would be worth nothing. Noise is drawn in float64 and not hardened against attacks on the rounding of floats.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Private(Wrapper):
         quantile: That share.
         clip_lr: How quickly it follows.
         count_noise: The deviation of the noise on the number of short updates; 0: a twentieth of the chains.
-        secret: Whether the noise follows from a secret key instead of the run's seed.
+        secret: Whether the noise, and who is drawn, follow from a secret key instead of the run's seed.
     """
 
     kind: ClassVar[str] = "private"
@@ -100,7 +102,7 @@ class Private(Wrapper):
         """Begin a sum of clipped updates."""
         return PrivateUpdate(self, state, plan)
 
-    def noises(self, chains: int) -> tuple[float, float]:
+    def noises(self, chains: float) -> tuple[float, float]:
         """(the noise on the sum of the updates as a multiple of the clip, that on the number of short ones) in a round.
 
         Raises:
@@ -111,7 +113,7 @@ class Private(Wrapper):
         on_count = self.count_noise or COUNT_SHARE * chains
         if not self.noise < 2 * on_count:
             raise InputError(
-                f"the server rule 'private': with {chains} chains in a round the noise on the number of short updates "
+                f"the server rule 'private': with {chains:g} chains in a round the noise on the number of short updates "
                 f"({on_count:g}) is too small for noise = {self.noise:g}; set count_noise above {self.noise / 2:g}."
             )
         return (self.noise**-2 - (2 * on_count) ** -2) ** -0.5, on_count
@@ -125,22 +127,24 @@ class PrivateUpdate(Update):
     def __init__(self, rule: Private, state: ServerState, plan: Plan) -> None:
         self._rule, self._state, self._plan = rule, state, plan
         self._clip = float(state.extra[CLIP]) if rule.adaptive else rule.clip
-        self._noises = rule.noises(len(plan.chains))
+        self._chains = len(plan.chains) if plan.share is None else plan.share * plan.groups
+        self._noises = rule.noises(self._chains)
         trained = Setting(trained=state.trained).trained_of(state.model)
         self._start = {name: tensor.double() for name, tensor in trained.items()}
         self._sum = ExactSum({name: torch.zeros_like(t) for name, t in self._start.items()}, max(1, len(plan.chains)))
-        self._short = 0
+        self._short = self._ended = 0
 
     def add(self, result: ChainResult) -> None:
         """Add one chain's update, clipped."""
         moved = {name: result.tensors[name].double() - start for name, start in self._start.items()}
         update, length = clipped(moved, self._clip)
         self._short += length <= self._clip
+        self._ended += 1
         self._sum.add(update, 1, f"chain {result.index} of round {self._plan.round}")
 
     def finish(self) -> ServerState:
         """The rule inside, from the noised mean; then the next round's clip."""
-        rule, state, chains = self._rule, self._state, len(self._plan.chains)
+        rule, state, chains = self._rule, self._state, self._chains
         total = self._sum.total64()
         about = digest({**total, CLIP: torch.tensor([float(self._short), self._clip], dtype=torch.float64)})
         rng = noise_generator(state.extra[KEY], Purpose.SERVER_NOISE, about, self._plan.round)
@@ -151,7 +155,11 @@ class PrivateUpdate(Update):
             mean[name] = start + (total[name] + noise[name] * (on_sum * self._clip)) / chains
         after = cast(Mean, rule.server).step(state, mean)
         if rule.adaptive:
-            share = (self._short + on_count * rng.standard_normal()) / chains
+            noise_on_count = on_count * rng.standard_normal()
+            if self._plan.share is None:
+                share = (self._short + noise_on_count) / chains
+            else:  # a chain says 1/2 or -1/2, so that one that is not there says nothing
+                share = (self._short - self._ended / 2 + noise_on_count) / chains + 0.5
             clip = self._clip * math.exp(-rule.clip_lr * (share - rule.quantile))
             after = replace(after, extra={**after.extra, CLIP: clip})
         return replace(after, round=self._plan.round)

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all that no other view names."""
+    """Which model (or slot that holds one) is evaluated for whom: `clients` of None are all that no other view names.
+
+    Args:
+        model: The model, or the slot that holds one.
+        clients: Who is evaluated on it; None: all that no other view names.
+    """
 
     model: str = GLOBAL
     clients: tuple[int, ...] | None = None
@@ -161,5 +166,10 @@ class ServerRule(Part):
 
 
 def evaluated_model(rule: ServerRule, state: ServerState) -> str:
-    """The model (or slot that holds one) that all are evaluated on whom no view names: what a rule with one model ends with."""
+    """The model (or slot that holds one) that all are evaluated on whom no view names: what a rule with one model ends with.
+
+    Args:
+        rule: The server rule.
+        state: The state after a round.
+    """
     return next((view.model for view in rule.views(state) if view.clients is None), GLOBAL)

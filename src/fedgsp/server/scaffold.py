@@ -35,7 +35,11 @@ CLIENTS = "clients"
 
 @dataclass(frozen=True)
 class ScaffoldServer(Wrapper):
-    """The server's control variate, beside the rule `server`."""
+    """The server's control variate, beside the rule `server`.
+
+    Args:
+        weights: Whether a client's control counts by its samples or like every other.
+    """
 
     kind: ClassVar[str] = "scaffold"
 

@@ -1,7 +1,8 @@
 """A warm start: a plain mean in the first rounds, another server rule from then on, which begins as if that were round 1.
 
     rounds r <= S:   w <- sum_m p_m w_m
-    after them:      the rule inside, begun anew with that w (FedAdam: m = 0, v = tau^2)
+    after them:      the rule inside, begun anew with that w (FedAdam: m = 0, v = tau^2), or with the moments that it would
+                     have had by then (`fresh` of False, an ablation)
 
 For adaptive servers: the first update of a training from scratch is larger than later ones, and a plain mean keeps it out of m
 and v. What that is worth, and how little it changes v: docs/methods.md, "A warm start".
@@ -13,22 +14,22 @@ inside. To tune: `rounds` over 1, 2, 3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedgsp.core.errors import InputError
-from fedgsp.core.params import require_whole
+from fedgsp.core.params import OMIT_DEFAULT, require_whole
 from fedgsp.core.part import Values
 from fedgsp.core.state import ServerState, Setting
 from fedgsp.server.checks import require_weights
 from fedgsp.server.mean import Mean
+from fedgsp.server.rule import Update, hand
 from fedgsp.server.wrapper import Wrapper, WrapperUpdate
 
 if TYPE_CHECKING:
-    from fedgsp.core.chain import Plan
+    from fedgsp.core.chain import ChainResult, Plan
     from fedgsp.core.tensors import Tensors
     from fedgsp.server.mean import Weighing
-    from fedgsp.server.rule import Update
 
 SETTING = "warm start"
 
@@ -41,6 +42,7 @@ class WarmStart(Wrapper):
         server: The rule of all later rounds.
         rounds: How many rounds are plain means.
         weights: What a chain counts in them: its samples ("samples") or the same as any ("uniform").
+        fresh: Whether `server` begins afresh after them. If not it sees these rounds, too, and only its model is not taken.
 
     Raises:
         InputError: If a parameter cannot be used, or the rule inside is half of a method with a local rule.
@@ -52,6 +54,7 @@ class WarmStart(Wrapper):
 
     rounds: int = 1
     weights: Literal["samples", "uniform"] = "samples"
+    fresh: bool = field(default=True, metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +74,8 @@ class WarmStart(Wrapper):
         """Begin a plain mean, or a round of the rule inside."""
         if state.round >= self.rounds:
             return self.server.start(state, plan, planned)
-        return WarmUpdate(self, state, Mean(self.weights).start(state, plan, planned))
+        plain = Mean(self.weights).start(state, plan, planned)
+        return WarmUpdate(self, state, plain) if self.fresh else SeenUpdate(plain, self.server.start(state, plan, planned))
 
     def restarted(self, state: ServerState) -> ServerState:
         """The rule inside as before its first round, with the models of `state`."""
@@ -105,3 +109,21 @@ class WarmUpdate(WrapperUpdate):
     def finish(self) -> ServerState:
         """The mean, and the rule inside begun anew."""
         return self._rule.restarted(super().finish())
+
+
+class SeenUpdate(Update):
+    """A plain mean, and a round of the rule inside, of which all is taken but the model."""
+
+    borrows = True
+
+    def __init__(self, plain: Update, inside: Update) -> None:
+        self._plain, self._inside = plain, inside
+
+    def add(self, result: ChainResult) -> None:
+        """To both."""
+        hand(self._plain, result)
+        hand(self._inside, result)
+
+    def finish(self) -> ServerState:
+        """The mean, with the moments of the rule inside."""
+        return replace(self._inside.finish(), models=self._plain.finish().models)

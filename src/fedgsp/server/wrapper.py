@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wrapper(ServerRule):
-    """The rule `server`, unchanged: a subclass overrides what it does beside it."""
+    """The rule `server`, unchanged: a subclass overrides what it does beside it.
+
+    Args:
+        server: The rule inside.
+    """
 
     server: ServerRule = field(default_factory=Mean)
 

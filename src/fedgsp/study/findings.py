@@ -16,6 +16,7 @@ from fedgsp.report.plotting import can_plot
 from fedgsp.report.study_figures import Picture, draw_picture
 from fedgsp.run.files import write_whole
 from fedgsp.run.versions import versions
+from fedgsp.study.folding import folded
 from fedgsp.study.tables import Table
 
 SCHEMA = 2
@@ -141,4 +142,4 @@ def _page(found: Findings, origin: Origin, shown: bool, svg: bool) -> str:
         f"{told['torch']}. Tables as CSV{figures} and everything as JSON (`{found.study}.json`, which also names the runs) are "
         f"beside this page."
     )
-    return "\n\n".join(blocks) + "\n"
+    return folded("\n\n".join(blocks) + "\n")

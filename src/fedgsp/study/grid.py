@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +17,46 @@ from fedgsp.methods import decode_method
 from fedgsp.parts import checked
 from fedgsp.run.overlay import literal
 
+RANGE = re.compile(r"([^,]+?)\.\.([^,]+?)(,\s*log)?")
 ROLES = ("local", "server", "planner", "preparation")
 """Where a bare name is looked for, in this order: `lr` is the clients', `server_lr` the server's."""
 
 
 @dataclass(frozen=True)
+class Range:
+    """All values from `low` to `high`, for a driver that chooses among them; whole numbers if both are.
+
+    Args:
+        low: The least value.
+        high: The largest.
+        log: Whether orders of magnitude are alike: 0.001 to 0.01 is as wide as 0.01 to 0.1.
+
+    Example:
+        >>> Range(0.001, 0.1, log=True)
+        Range(low=0.001, high=0.1, log=True)
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high or not math.isfinite(self.high - self.low) or (self.log and self.low <= 0):
+            least = "above 0 " if self.log else ""
+            raise InputError(f"a range goes from a number {least}to a larger one, not from {self.low} to {self.high}.")
+
+
+@dataclass(frozen=True)
 class Axis:
-    """One hyper-parameter: how the user calls it, where it is in [method], and the values to try."""
+    """One hyper-parameter: how the user calls it, where it is in [method], and the values to try.
+
+    Of a range `values` are its ends, and `within` is the range.
+    """
 
     name: str
     path: tuple[str, ...]
     values: tuple[Any, ...]
+    within: Range | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +77,8 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-Grid = Sequence[str] | Mapping[str, Sequence[Any]]
-"""NAME=VALUE,VALUE,... texts, or the values by name."""
+Grid = Sequence[str] | Mapping[str, Sequence[Any] | Range]
+"""NAME=VALUE,VALUE,... texts, or the values by name. A text NAME=LOW..HIGH or NAME=LOW..HIGH,log is a range."""
 
 
 def parse_grid(texts: Grid, method: Method) -> tuple[Axis, ...]:
@@ -64,6 +95,9 @@ def parse_grid(texts: Grid, method: Method) -> tuple[Axis, ...]:
         raise InputError("a grid needs at least one NAME=VALUE,VALUE,..., such as lr=0.003,0.01,0.03,0.1.")
     table, axes = method.encode(complete=True), []
     for name, values in texts.items() if isinstance(texts, Mapping) else map(_entry, texts):
+        if isinstance(values, Range):
+            axes.append(Axis(name, find(name, table), (values.low, values.high), values))
+            continue
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise InputError(f"the grid has no list of values for '{name}', such as [0.01, 0.1].")
         axes.append(Axis(name, find(name, table), tuple(dict.fromkeys(values))))
@@ -76,8 +110,12 @@ def parse_grid(texts: Grid, method: Method) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def _entry(text: str) -> tuple[str, Sequence[Any]]:
+def _entry(text: str) -> tuple[str, Sequence[Any] | Range]:
     name, equals, tail = text.partition("=")
+    if within := RANGE.fullmatch(tail.strip()):
+        low, high = literal(within[1]), literal(within[2])
+        if all(isinstance(end, int | float) for end in (low, high)) and name.strip():
+            return name.strip(), Range(low, high, bool(within[3]))
     values = [literal(part.strip()) for part in tail.split(",") if part.strip()]
     if not equals or not name.strip() or not values:
         raise InputError(f"the grid entry '{text}' is not NAME=VALUE,VALUE,...")
@@ -88,7 +126,12 @@ def points(axes: Sequence[Axis], method: Method) -> Iterator[Point]:
     """Every combination of the axes' values, the last axis running fastest."""
     for values in product(*(axis.values for axis in axes)):
         chosen = list(zip(axes, values, strict=True))
-        yield Point({axis.name: value for axis, value in chosen}, _with_values(method, chosen))
+        yield point(chosen, method)
+
+
+def point(chosen: Sequence[tuple[Axis, Any]], method: Method) -> Point:
+    """A method with a value in place for each of some axes."""
+    return Point({axis.name: value for axis, value in chosen}, _with_values(method, chosen))
 
 
 def find(name: str, table: dict[str, Any]) -> tuple[str, ...]:

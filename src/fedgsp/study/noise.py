@@ -67,6 +67,20 @@ def differences(values: Mapping[str, Mapping[int, float]], of: str | None = None
     return [Difference(first, second, gap, sure) for (first, second, gap, _), sure in zip(found, clear, strict=True)]
 
 
+def tested(gaps: Mapping[str, Sequence[float]]) -> dict[str, tuple[Estimate, bool]]:
+    """Differences that are at hand, a value for each seed: (their mean, whether it is larger than the noise), 5 % in all.
+
+    Args:
+        gaps: What is compared -> its difference for each seed.
+
+    Example:
+        >>> [clear for _, clear in tested({"a": [1.0, 1.1, 0.9, 1.0], "b": [0.1, -0.1, 0.1, 0.0]}).values()]
+        [True, False]
+    """
+    clear = _holm([_p_value(several) for several in gaps.values()])
+    return {name: (Estimate.of(several), sure) for (name, several), sure in zip(gaps.items(), clear, strict=True)}
+
+
 def _p_value(gaps: Sequence[float]) -> float:
     """Two-sided; 1 where one seed cannot say."""
     if len(gaps) < 2:

@@ -1,20 +1,21 @@
 """Tuning: the same method over a grid of hyper-parameters, evaluated on the validation part.
 
-Equal learning rates are not fair: methods need different ones . So every comparison shows a method with the paper's
+Equal learning rates are not fair: methods need different ones. So every comparison shows a method with the paper's
 value and with the best of its own grid. Test data has no part in the choice: the runs here do not even look at it
 (`evaluate_on = "validation"`), and the table has no test figure.
 
-A plain grid, not a sampler such as Optuna: the grids that published comparisons use have a handful of points on one or two
-axes, all of which one wants to see; a unit is a run directory, so that a stopped sweep goes on where it was and a finished unit
-is never run again, also when the grid grows; and the outcome does not depend on the order in which units finished.
+A plain grid by default: the grids that published comparisons use have a handful of points on one or two axes, all of which one
+wants to see; a unit is a run directory, so that a stopped sweep goes on where it was and a finished unit is never run again,
+also when the grid grows; and the outcome does not depend on the order in which units finished. For more axes, and for ranges,
+Optuna chooses the points (`study/search.py`); its units are the same folders.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,14 @@ from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.run.metrics import evaluations, final, final_rounds
 from fedgsp.study.grid import Axis, Grid, Point, parse_grid, points, shown
+from fedgsp.study.grid import point as made_point
 from fedgsp.study.history import History
 from fedgsp.study.units import run_unit
 
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.run.callbacks import Callback
+    from fedgsp.study.driver import Driver
 
 SCHEMA = 2
 VALIDATION = 0.1
@@ -46,18 +49,37 @@ RunPoint = Callable[[Point, RunConfig], History | str]
 
 @dataclass(frozen=True)
 class PointResult:
-    """What came of one grid point: figures on the validation part, the mean over its seeds; None where one diverged."""
+    """What came of one grid point: figures on the validation part, the mean over its seeds; None where one diverged.
+
+    `pruned` is the round after which a driver stopped it, since others were better by then; it has no score then either.
+    """
 
     point: Point
     score: float | None
     spread: float
     loss: float | None
     note: str
+    pruned: int = 0
+
+    @property
+    def fate(self) -> str:
+        """What stands in place of a score."""
+        return "" if self.score is not None else f"stopped after round {self.pruned}" if self.pruned else "diverged"
 
 
 @dataclass(frozen=True, repr=False)
 class Tuning:
-    """A finished sweep: outcomes in the order of the grid, and the best of them."""
+    """A finished sweep: outcomes in the order of the grid, and the best of them.
+
+    Args:
+        axes: What was varied, with its values.
+        outcomes: The points of the grid with their scores.
+        score: Name of the score.
+        seeds: Seeds of each point.
+        yields: What the method yields: one model, several, none or personalised ones.
+        rounds: Rounds whose evaluations are averaged.
+        driver: Who chose the points: the grid, or a search with its settings.
+    """
 
     axes: tuple[Axis, ...]
     outcomes: tuple[PointResult, ...]
@@ -66,12 +88,16 @@ class Tuning:
     yields: Yields = "one"
     rounds: tuple[int, ...] = ()
     """The rounds whose evaluations are averaged: the final figure of `run/metrics.py`, on validation samples."""
+    driver: Mapping[str, Any] = field(default_factory=lambda: {"name": "grid"})
+    """Who chose the points, and how."""
 
     @property
     def best(self) -> PointResult:
         """The highest validation score (the lowest loss for tasks without one)."""
         whole = [outcome for outcome in self.outcomes if outcome.score is not None]
         if not whole:
+            if any(outcome.pruned for outcome in self.outcomes):
+                raise InputError("every point was stopped or diverged; try other values, or a search without `prune=`.")
             raise InputError("every point of the grid diverged; try smaller learning rates.")
         return max(whole, key=lambda outcome: (outcome.score or 0.0, -self.outcomes.index(outcome)))
 
@@ -80,6 +106,8 @@ class Tuning:
         """Axes whose best value lies at an end of the grid, so that a better one may lie beyond."""
         found = []
         for axis in self.axes:
+            if axis.within is not None:
+                continue
             numbers = sorted(v for v in axis.values if isinstance(v, int | float) and not isinstance(v, bool))
             value = self.best.point.values[axis.name]
             if len(numbers) > 1 and value in (numbers[0], numbers[-1]):
@@ -108,13 +136,14 @@ class Tuning:
 
     def plot(self) -> Plot:
         """The validation score over the first axis."""
-        return Plot(tuning_figure(self.score, [(o.point.values, o.score, o.spread) for o in self.outcomes]))
+        rows = [(o.point.values, o.score, o.spread) for o in self.outcomes]
+        return Plot(tuning_figure(self.score, rows, joined=self.driver["name"] == "grid"))
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         names = [axis.name for axis in self.axes]
         rows = []
         for one in self.outcomes:
-            figures = ("diverged", "", "") if one.score is None else (f"{abs(one.score):.4f}", f"{one.spread:.4f}", "")
+            figures = (one.fate, "", "") if one.score is None else (f"{abs(one.score):.4f}", f"{one.spread:.4f}", "")
             mark = "best" if one.score is not None and one is self.best else figures[2]
             rows.append([*(shown(one.point.values[name]) for name in names), *figures[:2], mark])
         return [*names, f"validation {self.score}", "over seeds", ""], rows
@@ -136,7 +165,8 @@ class Tuning:
             "score": self.score,
             "seeds": list(self.seeds),
             "final_rounds": list(self.rounds),
-            "grid": {axis.name: list(axis.values) for axis in self.axes},
+            "driver": dict(self.driver),
+            "grid": {axis.name: list(axis.values) if axis.within is None else asdict(axis.within) for axis in self.axes},
             "outcomes": [_plain(outcome) for outcome in self.outcomes],
             "best": _plain(self.best),
             "advice": list(self.advice),
@@ -151,6 +181,7 @@ def tune(
     seeds: Sequence[int] = (0,),
     builder: RunBuilder = RunBuilder(),  # noqa: B008 - frozen
     callbacks: Callable[[str], Sequence[Callback]] = lambda unit: (),
+    driver: Driver | None = None,
 ) -> Tuning:
     """Run every point of a grid with every seed, in folders below `out`; what is finished there is only read.
 
@@ -161,6 +192,7 @@ def tune(
         seeds: Every point is run with each.
         builder: Data, model and the like that are given in Python.
         callbacks: Gives the callbacks of a run, by its name.
+        driver: Chooses the points, in place of all of the grid.
 
     Returns:
         The figures of every point, and the best.
@@ -173,21 +205,36 @@ def tune(
     axes = parse_grid(grid, config.method)
     if not seeds:
         raise InputError("tuning needs at least one seed.")
-    first, *others = points(axes, config.method)
+    if driver is None:
+        first, *others = points(_listed(axes), config.method)
+        for one in others:
+            one.method.check()
+    else:
+        driver.check()
+        first = made_point([(axis, axis.values[0]) for axis in axes], config.method)
     built = builder.build(replace(config, method=first.method))  # refuses what makes no sense before anything starts
     if built.data.validation.sizes[built.evaluated].sum() == 0:
         raise InputError("no client has a validation sample to choose by; keep a larger share with `validation=`.")
-    for point in others:
-        point.method.check()
 
-    def run(point: Point, unit: RunConfig) -> History | str:
+    def run(point: Point, unit: RunConfig, *watching: Callback) -> History | str:
         seed = unit.run.seed
-        maker = replace(builder, method=unit.method)
-        return run_unit(unit, out / point.label / f"seed-{seed}", maker, callbacks(f"{point.label} seed {seed}"))
+        maker, told = replace(builder, method=unit.method), callbacks(f"{point.label} seed {seed}")
+        return run_unit(unit, out / point.label / f"seed-{seed}", maker, [*told, *watching])
 
-    tuning = evaluate_grid(config, grid, run, seeds=seeds, score=built.worker_setup.task.score)
+    score = built.worker_setup.task.score
+    if driver is None:
+        tuning = evaluate_grid(config, grid, run, seeds=seeds, score=score)
+    else:
+        tuning = driver.search(config, axes, run, lambda one, seed: out / one.label / f"seed-{seed}", seeds=seeds, score=score)
     write_whole(out / "tune.json", json.dumps(tuning.as_dict(), indent=2, allow_nan=False).encode() + b"\n")
     return tuning
+
+
+def _listed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    for axis in axes:
+        if axis.within is not None:
+            raise InputError(f"a grid has values for '{axis.name}', not a range; `driver='optuna'` searches ranges.")
+    return axes
 
 
 def evaluate_grid(
@@ -211,7 +258,7 @@ def evaluate_grid(
             histories.append([] if isinstance(found, str) else found)
             note = note or (found if isinstance(found, str) else "")
         rounds |= {round_ for history in histories for round_ in final_rounds(history)}
-        outcomes.append(_result(point, histories, score, note))
+        outcomes.append(result_of(point, histories, score, note))
     return Tuning(axes, tuple(outcomes), score or "loss", tuple(seeds), config.method.yields, tuple(sorted(rounds)))
 
 
@@ -222,7 +269,8 @@ def on_validation(config: RunConfig) -> RunConfig:
     return replace(config, run=run, data=data)
 
 
-def _result(point: Point, histories: list[list[dict[str, Any]]], score: str | None, note: str) -> PointResult:
+def result_of(point: Point, histories: Sequence[History], score: str | None, note: str) -> PointResult:
+    """The mean over the seeds of a point; None where one of them diverged."""
     figures = []
     for history in histories:
         if not evaluations(history):
@@ -242,4 +290,5 @@ def _plain(outcome: PointResult) -> dict[str, Any]:
         "spread": outcome.spread,
         "loss": outcome.loss if finite else None,
         "note": outcome.note,
+        **({"pruned": outcome.pruned} if outcome.pruned else {}),
     }

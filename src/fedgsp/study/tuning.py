@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.core.errors import InputError
+from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
 from fedgsp.progress import unit_bars
@@ -21,8 +21,11 @@ from fedgsp.run.result import RunResult
 from fedgsp.study.entries import Entry, is_run, read_method
 from fedgsp.study.grid import Grid, parse_grid
 from fedgsp.study.grids import grid_of
+from fedgsp.study.search import Optuna, searched
 from fedgsp.study.tune import Tuning
 from fedgsp.study.tune import tune as tune_config
+
+DRIVERS = ("grid", "optuna")
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,6 +50,7 @@ def tune(
     progress: bool | None = None,
     callbacks: Callable[[str], Sequence[Callback]] | None = None,
     trust: bool = False,
+    driver: str | Optuna = "grid",
 ) -> Tuning:
     """Try a grid of hyper-parameters on the validation part. Test samples are not used.
 
@@ -54,7 +58,7 @@ def tune(
         method: A name, a `Method`, a config file, `package.module:METHOD`, or a run (a directory or a result), which is tuned
             as it was told.
         grid: The values to try, by name, as in {"lr": [0.01, 0.1]}, or NAME=VALUE,VALUE,... texts. None: what the method's
-            parts say they are tuned over.
+            parts say they are tuned over. For a search also ranges: {"lr": fedgsp.Range(0.001, 1, log=True)}.
         data: A source text or a `FederatedData`; None: that of the config file or run, or glyphs.
         model: A name, a callable or a module; None: that of the config file or run, or small_cnn.
         task: Loss and metrics; None: that of the run, or as the data are.
@@ -67,6 +71,8 @@ def tune(
         progress: Show a bar; None: in notebooks and on terminals.
         callbacks: Gives the callbacks of a run, by its name.
         trust: Let code that a config file or run from elsewhere names run.
+        driver: "grid" tries every point; "optuna", or `fedgsp.Optuna(trials=..., prune=...)`, chooses points one after the
+            other, and stops those that fall behind.
 
     Returns:
         The figures of every point, the best of them, and the method with its values in place.
@@ -84,15 +90,27 @@ def tune(
     run = replace(config.run, rounds=config.run.rounds if rounds is None else rounds, workers=workers)
     share = config.data.validation if validation is None else validation
     config = replace(config, run=run, data=replace(config.data, validation=share))
+    search = driver_of(driver)
     wanted = grid_of(config.method) if grid is None else grid
+    wanted = searched(wanted, config.method) if grid is None and search is not None else wanted
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not numbers:
         raise InputError(f"`seeds=` must be at least 1, not {seeds}.")
-    watch = callbacks or unit_bars(
-        prod(len(axis.values) for axis in parse_grid(wanted, config.method)) * len(numbers), progress
-    )  # fmt: skip
+    units = prod(len(axis.values) for axis in parse_grid(wanted, config.method)) if search is None else search.trials
+    watch = callbacks or unit_bars(units * len(numbers), progress)
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as place:
-        return tune_config(config, wanted, Path(place), seeds=numbers, builder=builder, callbacks=watch)
+        return tune_config(
+            config, wanted, Path(place), seeds=numbers, builder=builder, callbacks=watch, driver=search
+        )  # fmt: skip
+
+
+def driver_of(given: str | Optuna) -> Optuna | None:
+    """What a name says; None: every point of the grid."""
+    if isinstance(given, Optuna):
+        return given
+    if given not in DRIVERS:
+        raise InputError(f"unknown driver '{given}': {did_you_mean(str(given), DRIVERS)}")
+    return Optuna() if given == "optuna" else None
 
 
 def _asked(

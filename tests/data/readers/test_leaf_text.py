@@ -62,6 +62,6 @@ def test_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "odd", {"ann": ([["1", "", "", "", "well"]], [3])})
     with pytest.raises(InputError, match="mood is 0, 1 or 4, not 3"):
         load_leaf(path, encoder="sent140")
-    with pytest.raises(InputError, match="encoder must be shakespeare, sent140 or look like"):
+    with pytest.raises(InputError, match="encoder must be shakespeare, sent140, celeba or look like"):
         load_leaf(path, encoder="shakespear")
     assert set(ENCODERS) == {"shakespeare", "sent140"}

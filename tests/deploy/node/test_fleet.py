@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import queue
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +16,13 @@ pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.constant import HEARTBEAT_MIN_INTERVAL, HEARTBEAT_PATIENCE
+from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_MIN_INTERVAL, HEARTBEAT_PATIENCE
 from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
+from flwr.supercore.primitives.asymmetric import generate_key_pairs
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import http_grid
 from packaging.requirements import Requirement
@@ -39,7 +42,45 @@ def test_the_installed_flower_was_tried_and_the_extra_asks_for_no_other() -> Non
 
 def test_a_dead_node_is_known_as_soon_as_flower_can_be_told() -> None:
     assert HEARTBEAT_MIN_INTERVAL * HEARTBEAT_PATIENCE <= 20
-    assert fleet.BEAT_SECONDS * 3 < HEARTBEAT_MIN_INTERVAL
+    assert fleet.CALM_SECONDS * 3 < HEARTBEAT_MIN_INTERVAL * HEARTBEAT_PATIENCE
+    assert HEARTBEAT_MIN_INTERVAL <= fleet.CALM < fleet.PROMISE < HEARTBEAT_DEFAULT_INTERVAL
+
+
+class Beats:
+    """A Fleet API that counts hearts."""
+
+    def __init__(self) -> None:
+        self.told: queue.Queue[float] = queue.Queue()
+
+    def ActivateNode(self, request: Any) -> Any:
+        assert request.heartbeat_interval == fleet.CALM
+        return SimpleNamespace(node_id=7)
+
+    def SendNodeHeartbeat(self, request: Any) -> Any:
+        self.told.put(request.heartbeat_interval)
+        return SimpleNamespace(success=True)
+
+    def DeactivateNode(self, request: Any) -> None:
+        """It leaves."""
+
+    def close(self) -> None:
+        """It is over."""
+
+
+def test_a_node_that_begins_to_work_promises_to_beat_often_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = Beats()
+    monkeypatch.setattr(fleet.FleetHttpClient, "from_server_address", lambda *_: beats)
+    monkeypatch.setattr(fleet, "CALM_SECONDS", 1e6)
+    connection = fleet.FleetConnection("127.0.0.1:1", None, generate_key_pairs()[0])
+    connection.activate()
+    connection.promise(True)
+    assert beats.told.get(timeout=300) == fleet.PROMISE
+    assert beats.told.get(timeout=300) == fleet.PROMISE  # and again, by itself
+    connection.promise(False)
+    while beats.told.get(timeout=300) == fleet.PROMISE:
+        pass
+    assert beats.told.empty()
+    connection.close()
 
 
 def test_a_message_goes_through_an_app_and_back() -> None:

@@ -20,12 +20,15 @@ from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import read_config
 from fedgsp.study.findings import Findings, read_findings, write_findings
+from fedgsp.study.paper.adaptive import KEPT, PRINTED, WARM
 from fedgsp.study.paper.catalog import STUDIES, studies_named
 from fedgsp.study.paper.curves import methods as ablation
+from fedgsp.study.paper.dealing import OWN, Dealing
 from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
 from fedgsp.study.paper.growth import rates
 from fedgsp.study.paper.presets import PRESETS, preset_named, with_model, with_rounds
 from fedgsp.study.paper.runner import PaperRunner, check_data
+from fedgsp.study.paper.skew import rows as skew_rows
 from fedgsp.study.paper.table import RIVALS, _gaps, _paper_figures, all_methods
 from fedgsp.study.store import UnitStore
 from fedgsp.study.study_runner import Arm, DataFacts
@@ -34,7 +37,7 @@ from tests.support.small_federations import images
 SHORT = Arm("small_cnn", 2, 1)
 SMOKE = replace(
     PRESETS["smoke"], curves=(replace(SHORT, seeds=2),), growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
-    tune_rounds=1,
+    ours=replace(SHORT, seeds=2, first_seed=3), tune_rounds=1,
 )  # fmt: skip
 
 
@@ -51,7 +54,7 @@ def data(source: str) -> FederatedData:
     return load(source)
 
 
-SOME = {"rivals": ("fedavg", "feddc", "fedgsp", "cwt")}
+SOME = {"rivals": ("fedavg", "feddc", "fedgsp", "cwt"), "fleets": ("fedavg", "fedgsp", "chains-then-adam")}
 """The methods of studies that would take all."""
 
 
@@ -326,3 +329,53 @@ class TestFindings:
         assert {read_config(file).run.evaluate_on for file in tuned} == {"validation"}
         measured = [file for file in (everything.out / "units").glob("*/config.toml") if file not in tuned]
         assert {read_config(file).run.evaluate_on for file in measured} == {"test"}
+
+
+class TestSkew:
+    def test_the_same_samples_are_in_other_hands(self, everything: Everything, data: FederatedData) -> None:
+        dealt = Dealing("Dirichlet(0.1)", 5).of(data)
+        assert (len(dealt), dealt.samples) == (5, data.samples)
+        assert sorted(dealt.labels[np.concatenate([dealt.train.rows, dealt.test.rows])]) == sorted(data.labels)
+        assert Dealing(OWN, 10).of(data) is data
+        assert len(Dealing(OWN, 4).of(data)) == 4
+        told = everything.found["skew"].facts["dealings"]
+        assert told["own clients, 10"]["fingerprint"] == data.fingerprint
+        assert told["Dirichlet(0.1), 10"]["label_skew"] > told["own clients, 10"]["label_skew"]
+        with pytest.raises(InputError, match=r"did you mean 'i\.i\.d\.'"):
+            Dealing("iid", 4)
+
+    def test_nobody_has_spent_more_than_the_thriftiest(self, everything: Everything) -> None:
+        facts, store = everything.found["skew"].facts, UnitStore(everything.out)
+        used = everything.runners["skew"].used
+        ends = [store.trace(unit, 2).history[-1] for unit, told in used.items()
+                if not told.get("method", "tuning").startswith("tuning")]  # fmt: skip
+        for key in ("serial_steps_total", "bytes_total"):
+            assert min(told[key] for told in facts["budgets"].values()) == min(end[key] for end in ends)
+
+    def test_every_row_is_there_and_one_leads(self, everything: Everything) -> None:
+        facts = everything.found["skew"].facts
+        assert list(facts["accuracy"]["round"]) == list(skew_rows())
+        for label, lead in facts["leads"]["round"].items():
+            assert facts["accuracy"]["round"][lead][label] == max(row[label] for row in facts["accuracy"]["round"].values())
+
+
+def test_few_clients_are_chosen_for_on_validation_samples(everything: Everything) -> None:
+    runner = everything.runners["few-clients"]
+    assert runner.store is not None
+    runs = [runner.store.units[unit] for unit, told in runner.used.items() if "method" in told]
+    assert {unit["config"]["run"]["evaluate_on"] for unit in runs} == {"validation"}
+    assert set(everything.found["few-clients"].facts["chosen"]) == {"6"}
+
+
+def test_the_moments_of_a_warm_start_are_fresh(everything: Everything) -> None:
+    moments = everything.found["adaptive"].facts["moments"]
+    printed, warm, kept = (moments[name] for name in (PRINTED, WARM, KEPT))
+    assert (warm["v"][0], warm["m"][0]) == (pytest.approx(1e-6), 0.0)
+    assert (kept["v"][0], kept["m"][0]) == (printed["v"][0], printed["m"][0]), "the first update is the same"
+    assert kept["v"][1] != printed["v"][1], "the second is not: it begins with another model"
+
+
+def test_the_advice_is_held_against_what_came(everything: Everything) -> None:
+    facts = everything.found["advice"].facts
+    assert sum(facts["counts"].values()) == facts["cells"]
+    assert set(everything.runners["advice"].used) >= set(everything.runners["skew"].used)

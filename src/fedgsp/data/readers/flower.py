@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
 from fedgsp.data.arrays import check_features, check_labels, from_rows
+from fedgsp.data.finish import Standardise, Transform, finished
 from fedgsp.data.readers.columns import FEATURES, LABEL, find_column, labels, require_column, stacked
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def from_flower(
     classes: int | None = None,
     test_fraction: float = 0.1,
     data_seed: int = 0,
+    standardise: Standardise = False,
+    transform: Transform | None = None,
 ) -> FederatedData:
     """A federation of Flower Datasets' partitions: each becomes a client, called by its number, and is split.
 
@@ -42,6 +45,9 @@ def from_flower(
         classes: How many classes there are (default: as many as the labels say); 0 for regression.
         test_fraction: The share of each client's samples that is kept for testing.
         data_seed: The seed of that split.
+        standardise: True: features of mean 0 and deviation 1 over the training samples of all clients; "client": over each
+            client's own.
+        transform: What training sees of a sample, other variants in every epoch: a callable, or a name such as "crop2+flip".
 
     Returns:
         The federation.
@@ -79,7 +85,8 @@ def from_flower(
     classes = check_labels(y, classes, "the partitions")
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     owned = [np.arange(bounds[k], bounds[k + 1]) for k in range(count)]
-    return from_rows(x, y, names, owned, classes, test_fraction=test_fraction, data_seed=data_seed)
+    data = from_rows(x, y, names, owned, classes, test_fraction=test_fraction, data_seed=data_seed)
+    return finished(data, standardise, transform)
 
 
 def _count(loader: Any) -> int:

@@ -25,6 +25,7 @@ from fedgsp.data.digests import digest_of_files
 from fedgsp.data.readers.encoding import parse_shape
 from fedgsp.data.readers.entry_writer import SPLITS, UNSPLIT
 from fedgsp.data.readers.leaf_convert import Encoder, LeafFile, convert
+from fedgsp.data.readers.leaf_pictures import CELEBA, CLASSES, PictureEncoder, picture_encoder
 from fedgsp.data.readers.leaf_text import ENCODERS, TextEncoder
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def load_leaf(
     shape: str = "",
     encoder: str | Encoder | None = None,
     unmatched: str = "refuse",
+    images: str = "",
+    size: str = "",
     progress: Progress = silent,
     **common: Any,
 ) -> FederatedData:
@@ -50,9 +53,11 @@ def load_leaf(
     Args:
         path: The directory with train/ and test/, or with JSON files to be split.
         shape: What a sample's numbers are arranged in ("28x28", "flat"); square pixel images are found by themselves.
-        encoder: For text: "shakespeare" or "sent140", or a function (or its name, `package.module:function`) from a client's
-            raw x and y lists to arrays.
+        encoder: "shakespeare" or "sent140" for text, "celeba" for names of pictures, or a function (or its name,
+            `package.module:function`) from a client's raw x and y lists to arrays.
         unmatched: What to do about clients that are in train/ or in test/ only: "refuse", "keep" or "drop" them.
+        images: For "celeba": the folder of the pictures; "": where LEAF's scripts want it, `raw/img_align_celeba`.
+        size: For "celeba": "WIDTHxHEIGHT" that pictures are brought to; "": LEAF's 84x84.
         progress: Called as the work goes on.
         **common: Options that all readers share: classes, test, seed, min_samples, partition and its parameters.
 
@@ -72,6 +77,11 @@ def load_leaf(
     wanted = parse_shape(shape)
     folder = Path(path)
     shards = find_shards(folder)
+    if encoder == CELEBA:
+        encoder = picture_encoder(folder, images, size)
+        options = options if options.classes is not None else replace(options, classes=len(CLASSES))
+    elif images or size:
+        raise InputError(f"{path}: images= and size= are for encoder=celeba.")
     sidecar = read_sidecar(folder)
     entry = _prepare(folder, shards, sidecar, encoder, progress)
     keep = _matched(entry, unmatched, path)
@@ -82,6 +92,8 @@ def load_leaf(
             raise InputError(f"{path}: no client is in both train/ and test/.")
     if known is not None:
         data = replace(data, vocabulary=known.vocabulary, padding=known.padding)
+    if isinstance(encoder, PictureEncoder) and data.classes == len(CLASSES):
+        data = replace(data, class_names=CLASSES)
     return _arranged(data, wanted, sidecar, path)
 
 
@@ -157,8 +169,12 @@ def _encoder(given: str | Encoder | None) -> tuple[Encoder | None, str]:
         function = given
     else:
         if ":" not in given:
-            raise InputError(f"encoder must be {', '.join(ENCODERS)} or look like package.module:function, not '{given}'.")
+            raise InputError(
+                f"encoder must be {', '.join([*ENCODERS, CELEBA])} or look like package.module:function, not '{given}'."
+            )
         function = import_named(given, "cannot import the encoder")
+    if isinstance(given, PictureEncoder):
+        return function, given.version()
     if isinstance(given, TextEncoder):
         code = f"{given!r} {inspect.getsource(inspect.getmodule(TextEncoder) or TextEncoder)}"
         return function, hashlib.sha256(code.encode()).hexdigest()

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import HEARTBEAT_MIN_INTERVAL, ErrorCode
+from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto import fleet_pb2 as fleet
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
@@ -50,10 +50,10 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from fedgsp.core.heartbeat import BEAT_SECONDS, CALM, CALM_SECONDS, PROMISE
+
 TRIED = ("1.41.0",)
 """Versions of Flower that this file was tried with; the extra `flower` asks for these."""
-BEAT_SECONDS = 3.0
-"""Between two heartbeats. Flower takes a node for gone 20 s after the last one, which is the least it can be told."""
 OBJECT_BACKOFF, OBJECT_SECONDS = 0.05, 60.0
 """How long to wait, at first and in all, for an object that its sender is about to push."""
 CRASHED, RAISED = int(ErrorCode.CLIENT_APP_CRASHED), int(ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
@@ -108,7 +108,10 @@ class FleetConnection:
         root = None if authority is None else str(authority)
         self._client = FleetHttpClient.from_server_address(address, authority is None, root, interceptors)
         self._node: Node | None = None
-        self._stopped = threading.Event()
+        self._stopped, self._other_pace = threading.Event(), threading.Event()
+        self._promises = False
+        self.joined = 0
+        """How often this node has joined a SuperLink: what came before the last time is for nobody any more."""
         self._heart: threading.Thread | None = None
         self._lost = False
 
@@ -116,6 +119,12 @@ class FleetConnection:
     def node(self) -> int:
         """The node's number at the SuperLink; 0 before it is connected."""
         return 0 if self._node is None else int(self._node.node_id)
+
+    def promise(self, often: bool) -> None:
+        """Beat often from now on, or not; the SuperLink is told at once."""
+        if often != self._promises:
+            self._promises = often
+            self._other_pace.set()
 
     def activate(self) -> int:
         """Be there from now on, until `close`.
@@ -130,9 +139,10 @@ class FleetConnection:
         if self._registers:
             with suppress(NotKnown):  # it is registered already
                 self._call(self._client.RegisterNode, fleet.RegisterNodeFleetRequest(public_key=self._public))
-        request = fleet.ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT_MIN_INTERVAL)
+        request = fleet.ActivateNodeRequest(public_key=self._public, heartbeat_interval=CALM)
         self._node = Node(node_id=self._call(self._client.ActivateNode, request).node_id)
         self._lost = False
+        self.joined += 1
         if self._heart is None:
             self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
             self._heart.start()
@@ -180,6 +190,7 @@ class FleetConnection:
     def close(self) -> None:
         """Leave: the SuperLink knows at once."""
         self._stopped.set()
+        self._other_pace.set()
         if self._node is not None:
             with suppress(Exception):
                 self._client.DeactivateNode(fleet.DeactivateNodeRequest(node_id=self.node))
@@ -214,8 +225,12 @@ class FleetConnection:
             raise Away(str(error) or type(error).__name__) from error
 
     def _beat(self) -> None:
-        while not self._stopped.wait(BEAT_SECONDS):
-            request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=HEARTBEAT_MIN_INTERVAL)
+        while True:
+            self._other_pace.wait(BEAT_SECONDS if self._promises else CALM_SECONDS)
+            self._other_pace.clear()
+            if self._stopped.is_set():
+                return
+            request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=PROMISE if self._promises else CALM)
             with suppress(Away):
                 try:
                     self._lost = self._lost or not self._call(self._client.SendNodeHeartbeat, request).success

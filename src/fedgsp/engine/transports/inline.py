@@ -76,7 +76,11 @@ class InlineTransport(Transport):
 
 
 class InlineEngine(Scheduler):
-    """Runs chains in the calling process."""
+    """Runs chains in the calling process.
+
+    Args:
+        setup: What is the same for every chain.
+    """
 
     def __init__(self, setup: WorkerSetup) -> None:
         super().__init__(setup, InlineTransport(setup))

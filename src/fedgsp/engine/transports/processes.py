@@ -231,7 +231,13 @@ class ProcessTransport(Transport):
 
 
 class ProcessEngine(Scheduler):
-    """Runs chains in `workers` processes."""
+    """Runs chains in `workers` processes.
+
+    Args:
+        setup: What is the same for every chain.
+        workers: How many processes.
+        limits: Time limits of hops and starts.
+    """
 
     def __init__(self, setup: WorkerSetup, workers: int, limits: TimeLimits = TimeLimits()) -> None:  # noqa: B008 - frozen
         self._processes = ProcessTransport(setup, workers)

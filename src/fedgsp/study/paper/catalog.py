@@ -9,9 +9,12 @@ from typing import Any
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.findings import Findings
 from fedgsp.study.paper import (
+    adaptive,
+    advice,
     cost_to_target,
     cpd,
     curves,
+    few_clients,
     fleets,
     growth,
     kappa,
@@ -19,6 +22,7 @@ from fedgsp.study.paper import (
     rivals,
     robustness,
     robustness_tables,
+    skew,
     table,
 )
 from fedgsp.study.paper.runner import PaperRunner
@@ -51,6 +55,10 @@ STUDIES: Mapping[str, Study] = {
     "rivals": Study(rivals.TITLE, rivals.gather, rivals.show, of_paper=False),
     "fleets": Study(fleets.TITLE, fleets.gather, fleets.show, of_paper=False),
     "ours": Study(ours.TITLE, ours.gather, ours.show, of_paper=False),
+    "skew": Study(skew.TITLE, skew.gather, skew.show, of_paper=False),
+    "advice": Study(advice.TITLE, advice.gather, advice.show, of_paper=False),
+    "few-clients": Study(few_clients.TITLE, few_clients.gather, few_clients.show, of_paper=False),
+    "adaptive": Study(adaptive.TITLE, adaptive.gather, adaptive.show, of_paper=False),
     "robustness": Study(robustness.TITLE, robustness.gather, robustness_tables.show, of_paper=False),
 }
 

@@ -105,7 +105,7 @@ def show(runner: PaperRunner, gathered: CostRuns) -> Findings:
         f"FedAvg's end is its final accuracy ({window_of(runs['fedavg'] for runs in gathered.held.values())}), seed by seed; "
         f"FedGSP's rounds are those until it first has it, the mean over the seeds that got there. {_held_out(runner)} clients "
         f"never train; they are evaluated on all they have. One lr: {runner.preset.lr:g}. Tuned on validation samples: FedAvg "
-        f"{gathered.chosen['fedavg']}, FedGSP {gathered.chosen['fedgsp']}.",
+        f"{gathered.chosen['fedavg']}, FedGSP {gathered.chosen['fedgsp']}.", kept=False,
     )  # fmt: skip
     caption = "Simulated time (the paper's T_comp and T_comm) and traffic (D_comm) until the target is reached."
     pictures = [Picture("cost-to-target", caption, bars)] if bars else []

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.study.paper.dealing import facts_of
 from fedgsp.study.paper.runner import PaperRunner, Tuned
-from fedgsp.study.tune import evaluate_grid
 from fedgsp.study.units import DIVERGED, UNIT, Trace, finished_history, is_done, key_of
 
 if TYPE_CHECKING:
     from fedgsp.run.config import RunConfig
     from fedgsp.study.history import History
-    from fedgsp.study.study_runner import Arm
+    from fedgsp.study.paper.dealing import Dealing
+    from fedgsp.study.tune import Tuning
 
 NOT_RUN = "not run"
 
@@ -59,14 +60,17 @@ class DryRunner(PaperRunner):
             self.planned[key] = PlannedUnit(label, rounds, self.steps(config), seconds, done)
         return self._stored(config) or Trace(name, [], {}, {}, NOT_RUN)
 
-    def tuned(self, name: str, arm: Arm) -> Tuned:
-        """Count every point of the grid; what it will choose is only known if all are finished."""
-        config, grid = self.tuning(name, arm)
-        found = evaluate_grid(config, grid, self._runs_of(name))
+    def chosen(self, found: Tuning, config: RunConfig) -> Tuned:
+        """What a grid will choose is only known if all its points are finished."""
         if all(outcome.note != NOT_RUN for outcome in found.outcomes):
-            return Tuned(found.best.point.method, found.best.point.label)
+            return super().chosen(found, config)
         other = config.method.local.lr * (1 + 1e-9)  # stands for the one that will be chosen: a unit of its own
         return Tuned(replace(config.method, local=replace(config.method.local, lr=other)), "?")
+
+    def dealing_facts(self, dealing: Dealing) -> dict[str, Any]:
+        """As far as they decide what is run."""
+        super().dealing_facts(dealing)
+        return facts_of(self._hands(dealing), skew=False)
 
     def computed(self, name: str, key: Mapping[str, Any], work: Callable[[], Any]) -> Any:
         """Count a piece of computing, which takes seconds at most."""

@@ -39,5 +39,5 @@ def equal_steps(name: str, runs: Mapping[str, Sequence[Trace]]) -> Table:
         f"{name}-equal-steps", f"At equal serial steps: the first {budget:,}",
         (Column("setting"), Column("accuracy %", percent), Column("rounds within them", "{:.1f}".format)), rows,
         "The budget is what the thriftiest setting takes in all its rounds; accuracy is the final figure of the rounds within "
-        "it. At equal rounds a setting with longer chains does more work, which this table takes out.",
+        "it. At equal rounds a setting with longer chains does more work, which this table takes out.", kept=False,
     )  # fmt: skip

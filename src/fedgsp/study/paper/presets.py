@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.study.paper.dealing import SKEWS
 from fedgsp.study.study_runner import Arm
 
 
@@ -16,8 +17,10 @@ class Preset:
     `target` is the accuracy that "rounds to target" is about; None is the scaled target: the whole per cent that FedAvg has at
     its end (the paper's 80 % is just that of its FedAvg, 80.1 %). `log_alphas` are the growth study's rates for Log; Linear and
     Exp get rates with which as many groups are there in the last round, so that only the way there differs. `holdout` is the
-    share of clients that never train where a study evaluates unseen clients. What begins with `attack` is
-    about the robustness study.
+    share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
+    `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
+    accuracy hardly depends on it (`study kappa`) and computing does. What begins
+    with `attack` is about the robustness study.
     """
 
     name: str
@@ -29,6 +32,9 @@ class Preset:
     rivals: Arm
     cost: Arm
     ours: Arm
+    skew: Arm
+    few: Arm
+    adaptive: Arm
     attacked_sites: Arm
     attacked_chains: Arm
     attacked_clients: Arm
@@ -44,7 +50,15 @@ class Preset:
     kappas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5, 1.0)
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
-    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.82, 0.84)
+    ours_targets: tuple[float, ...] = (0.8, 0.78, 0.75, 0.82)
+    ours_skew: str | None = "Dirichlet(0.1)"
+    ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.65)
+    skews: tuple[str, ...] = tuple(SKEWS)
+    skew_clients: tuple[int, ...] = (40, 100, 368)
+    skew_whole: tuple[int, ...] = (100,)
+    skew_kappa: float = 0.1
+    few_skews: tuple[str, ...] = ("Dirichlet(1)", "Dirichlet(0.1)")
+    few_clients: tuple[int, ...] = (15, 40, 100)
     attack_sites: int = 20
     attack_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
     attack_chain_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
@@ -64,7 +78,8 @@ PRESETS: Mapping[str, Preset] = {
     "paper": Preset(
         name="paper", data=FEMNIST, curves=(Arm("leaf_cnn", 500, 1),), growth=Arm("leaf_cnn", 500, 1),
         kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
-        rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3), tune_rounds=50,
+        rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3),
+        skew=Arm("leaf_cnn", 100, 1), few=Arm("leaf_cnn", 50, 1), adaptive=Arm("leaf_cnn", 100, 1), tune_rounds=50,
         attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1),
         attacked_clients=Arm("leaf_cnn", 200, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
@@ -72,27 +87,33 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
-        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 60, 5, 3), tune_rounds=15,
+        rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
+        skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 8, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
+        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20), ours_skew=None, skew_clients=(100,), skew_whole=(),
+        few_clients=(15,),
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 8, 1),
         attack_shares=(), attack_chain_shares=(), chain_lengths=(1, 2, 8),
-        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
         kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
-        rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3), tune_rounds=2,
+        rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3),
+        skew=Arm("small_cnn", 2, 1), few=Arm("small_cnn", 2, 1), adaptive=Arm("small_cnn", 2, 1), tune_rounds=2,
         attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
         attack_sites=10, attack_shares=(0.0, 0.2), attack_chain_shares=(0.0, 0.2), attacks=("sign-flip",),
         chain_lengths=(2,), attacked_tune_rounds=1, attack_rules=("mean", "median"),
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
-        holdout=0.15, workers=0, ours_targets=(0.1, 0.9),
+        holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
+        skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
+        skew_whole=(10,), few_skews=("Dirichlet(1)",), few_clients=(6,),
     ),
 }  # fmt: skip
 """`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
 
 
 ARMS = (
-    "growth", "kappa", "table", "rivals", "cost", "ours", "attacked_sites", "attacked_chains", "attacked_clients",
+    "growth", "kappa", "table", "rivals", "cost", "ours", "skew", "few", "adaptive", "attacked_sites", "attacked_chains",
+    "attacked_clients",
 )  # fmt: skip
 
 

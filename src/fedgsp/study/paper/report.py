@@ -16,8 +16,10 @@ from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.study.findings import read_findings, write_findings
+from fedgsp.study.folding import folded
 from fedgsp.study.paper.catalog import STUDIES
 from fedgsp.study.paper.claims import CLAIMS, Claim
+from fedgsp.study.paper.first_screen import first_screen
 from fedgsp.study.paper.presets import asked_preset
 from fedgsp.study.paper.runner import PaperRunner
 from fedgsp.study.paper.verdicts import Verdict
@@ -77,7 +79,7 @@ def write_report(out: Path, *, remarks: Path | None = None) -> list[Path]:
     verdicts = {claim.name: _checked(claim, found) for claim in CLAIMS}
     pages = {"README.md": _side_by_side(verdicts, found, said), "claims.md": _all_verdicts(verdicts, found, said)}
     for name, text in pages.items():
-        write_whole(out / name, text.encode())
+        write_whole(out / name, folded(text).encode())
     return [out / name for name in pages]
 
 
@@ -98,7 +100,11 @@ def _checked(claim: Claim, found: Mapping[str, Any]) -> list[Verdict]:
 
 def _side_by_side(verdicts: Mapping[str, list[Verdict]], found: Mapping[str, Any], remarks: Mapping[str, str]) -> str:
     lines = [
-        "# Results: the paper's numbers and ours",
+        "# Results",
+        "",
+        *first_screen(found),
+        "",
+        "## The paper's numbers and ours",
         "",
         "Made by `fedgsp study report` from the runs in `units.parquet`. [claims.md](claims.md) has a verdict on every claim."
         + (STAND_IN if any("small_cnn" in one.scope for several in verdicts.values() for one in several) else ""),

@@ -97,7 +97,7 @@ def _table(found: TunedRuns, kind: Yields, names: Sequence[str], budgets: Sequen
         rows.append((name, *cells, found.chosen[name].replace(",", ", "), *cost))
     title = EVALUATED_ON[kind][0].upper() + EVALUATED_ON[kind][1:]
     apart = "" if kind == "one" else " (not comparable with the other tables)"
-    return Table(f"rivals-{kind}", title + apart, columns, rows)
+    return Table(f"rivals-{kind}", title + apart, columns, rows, kept=kind == "one")
 
 
 def _cell(runs: Sequence[Trace], key: str, budget: float) -> Estimate | str | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
 from fedgsp.study.grids import grid_of
+from fedgsp.study.paper.dealing import facts_of
 from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
 from fedgsp.study.tune import RunPoint, Tuning, evaluate_grid, on_validation
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from fedgsp.data import FederatedData
     from fedgsp.run.config import RunConfig
     from fedgsp.study.history import History
+    from fedgsp.study.paper.dealing import Dealing
     from fedgsp.study.paper.presets import Preset
 
 
@@ -64,6 +67,7 @@ class PaperRunner(StudyRunner):
         super().__init__(data, facts, out, workers=preset.workers if workers is None else workers, **options)
         self.preset, self.methods = preset, tuple(methods)
         self.tunings: dict[str, Tuning] = {}
+        self._dealings: dict[Dealing, FederatedData] = {}
 
     def method(self, name: str) -> Method:
         """A named method with the preset's values in place."""
@@ -82,15 +86,41 @@ class PaperRunner(StudyRunner):
 
     def tuned(self, name: str, arm: Arm) -> Tuned:
         """The method with the best values of its grid, chosen on validation samples with seed 0."""
-        config, grid = self.tuning(name, arm)
-        found = evaluate_grid(config, grid, self._runs_of(name))
+        method = self.method(name)
+        return self.best_of(name, method, grid_of(method), arm)
+
+    def best_of(self, name: str, method: Method, grid: Sequence[str], arm: Arm) -> Tuned:
+        """A method of any kind with the best values of a grid; a preset with a grid of its own has that for all."""
+        config = on_validation(self.config(method, replace(arm, rounds=self.preset.tune_rounds), 0))
+        found = evaluate_grid(config, self.preset.grid or grid, self._runs_of(name))
         self.tunings[name] = found
+        return self.chosen(found, config)
+
+    def chosen(self, found: Tuning, config: RunConfig) -> Tuned:
+        """What a grid chose."""
         return Tuned(found.best.point.method, found.best.point.label)
 
-    def tuning(self, name: str, arm: Arm) -> tuple[RunConfig, Sequence[str]]:
-        """(the configuration that is tuned, the grid)."""
-        grid = self.preset.grid or grid_of(self.method(name))
-        return on_validation(self.config(self.method(name), replace(arm, rounds=self.preset.tune_rounds), 0)), grid
+    def dealt(self, dealing: Dealing) -> Self:
+        """A runner for the same samples in other hands; what it runs goes to the same store and the same page."""
+        told = self.dealing_facts(dealing)
+        if told["fingerprint"] == self.facts.fingerprint:
+            return self
+        source = f"{self.facts.source} dealt anew: {dealing.skew}, {told['clients']} clients"
+        other = copy(self)
+        other.facts = DataFacts(source, told["fingerprint"], told["clients"], told["samples"])
+        other.put_data(None if self._data is None else self._hands(dealing))
+        return other
+
+    def dealing_facts(self, dealing: Dealing) -> dict[str, Any]:
+        """What pages say of a dealing (`Dealing.facts`): computed once, and kept with the runs."""
+        key = {"skew": dealing.skew, "clients": dealing.clients}
+        found: dict[str, Any] = self.computed("dealing", key, lambda: facts_of(self._hands(dealing)))
+        return found
+
+    def _hands(self, dealing: Dealing) -> FederatedData:
+        if dealing not in self._dealings:
+            self._dealings[dealing] = dealing.of(self.data)
+        return self._dealings[dealing]
 
     def sweeps(self) -> dict[str, Any]:
         """What the grids said, for a study's facts."""

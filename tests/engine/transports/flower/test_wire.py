@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
+import zlib
 from typing import Any
 
 import pytest
@@ -13,7 +15,18 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.tensors import Tensors, digest, rounded, wire_bytes
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
-from fedgsp.engine.transports.flower.records import FLAT, Refused, heard, pack, payload, say, unpack, unpack_like
+from fedgsp.engine.transports.flower.records import (
+    FLAT,
+    SQUEEZED,
+    heard,
+    pack,
+    payload,
+    restore,
+    say,
+    squeeze,
+    unpack,
+    unpack_like,
+)
 from fedgsp.engine.transports.flower.update_guard import (
     BESIDE,
     BUFFERS,
@@ -23,7 +36,7 @@ from fedgsp.engine.transports.flower.update_guard import (
     check_size,
     moved,
 )
-from fedgsp.engine.transports.flower.wire import HEAD, places
+from fedgsp.engine.transports.flower.wire import HEAD, Refused, places
 
 
 def model() -> Tensors:
@@ -75,9 +88,12 @@ class TestRecords:
         [
             ([["w", "float32", [3]]], b"\0" * 8, "its head says"),
             ([["w", "float32", [1]]], b"\0" * 8, "its head says"),
-            ([["w", "float32", [-2]]], b"\0" * 8, r"the shape \[-2\]"),
-            ([["w", "float32", [True]]], b"\0" * 4, "the shape"),
-            ([["w", "object", [1]]], b"\x80\x04N.", "unknown type 'object'"),
+            ([["w", "float32", [-2]]], b"\0" * 8, "a shape that cannot be"),
+            ([["w", "float32", [True]]], b"\0" * 4, "a shape that cannot be"),
+            ([["w", "float32", [10**4000] * 2000]], b"\0" * 4, "a shape that cannot be"),  # whose product takes hours
+            ([["w", "float32", [2**39] * 100]], b"\0" * 4, "a shape that cannot be"),
+            ([["w", "object", [1]]], b"\x80\x04N.", "an unknown type"),
+            ([["w", [[]], [1]]], b"\0" * 4, "an unknown type"),
             ([["w", "float32", [1]]], b"\0\0\xc0\x7f", "not finite"),
             ([["w", "float32", [1]]], b"\0\0\x80\x7f", "not finite"),
             ([["w", "int8", [0]], ["w", "int8", [0]]], b"", "a tensor twice"),
@@ -111,8 +127,8 @@ class TestRecords:
         for content, sentence in (
             (RecordDict(), "not one of fedgsp's"),
             (RecordDict({"fedgsp": ConfigRecord({"json": "{"})}), "not JSON"),
-            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 99}'})}), "not of protocol 2"),
-            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 2, "x": NaN}'})}), "a number is NaN"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 99}'})}), "not of protocol 3"),
+            (RecordDict({"fedgsp": ConfigRecord({"json": '{"protocol": 3, "x": NaN}'})}), "a number is NaN"),
         ):
             with pytest.raises(Refused, match=sentence):
                 heard(content)
@@ -245,3 +261,55 @@ class TestPace:
         pace = AdaptiveTimeLimit(60.0, 3600.0)
         pace.learn(1, 10, trained=math.inf, waited=2.0)
         assert pace.limit(1, 10) == 60.0
+
+
+class TestSqueezed:
+    """Answers as what differs from what was handed over: nothing is lost, and nothing larger comes out than must."""
+
+    handed = pack({"w": torch.linspace(-1, 1, 500), "n": torch.tensor(3)})
+    after = pack({"w": torch.linspace(-1, 1, 500) * (1 + 2**-12), "n": torch.tensor(4)})
+
+    @pytest.mark.parametrize("wire", ["float32", "bfloat16"])
+    def test_it_is_shorter_and_comes_back_to_the_bit(self, wire: Any) -> None:
+        squeezed = squeeze(self.after, self.handed, wire)
+        assert squeezed[FLAT].stype == SQUEEZED
+        assert len(squeezed[FLAT].data) < 0.7 * len(self.after[FLAT].data)
+        assert restore(squeezed, self.handed, wire, "it")[FLAT].data == self.after[FLAT].data
+
+    def test_what_would_not_be_shorter_goes_as_it_is(self) -> None:
+        noise = _record(torch.randint(0, 256, (2000,), dtype=torch.uint8).numpy().tobytes())
+        zeros = _record(bytes(2000))
+        assert squeeze(noise, zeros, "float32") is noise
+        assert squeeze(noise, _record(bytes(1999)), "float32") is noise
+        assert squeeze(pack({}), self.handed, "float32") == pack({})
+        assert restore(self.after, self.handed, "float32", "it") is self.after
+
+    @pytest.mark.parametrize(
+        ("data", "sentence"),
+        [
+            (b"", "does not come to"),
+            (b"not zlib", "not squeezed by zlib"),
+            (zlib.compress(bytes(10)), "does not come to"),
+            (zlib.compress(bytes(len(handed[FLAT].data))) + b"more", "does not come to"),
+            (zlib.compress(bytes(len(handed[FLAT].data)))[:-4], "does not come to"),
+        ],
+    )
+    def test_lies_and_bombs_are_refused(self, data: bytes, sentence: str) -> None:
+        lie = ArrayRecord({FLAT: Array("uint8", (len(data),), SQUEEZED, data)})
+        with pytest.raises(Refused, match=f"it: .*{sentence}"):
+            restore(lie, self.handed, "float32", "it")
+
+    def test_a_bomb_takes_no_more_memory_than_a_model(self) -> None:
+        bomb = zlib.compress(bytes(30_000_000))
+        lie = ArrayRecord({FLAT: Array("uint8", (len(bomb),), SQUEEZED, bomb)})
+        tracemalloc.start()
+        try:
+            with pytest.raises(Refused, match="does not come to"):
+                restore(lie, self.handed, "float32", "it")
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_nobody_reads_one_that_was_not_asked_for(self) -> None:
+        with pytest.raises(Refused, match="unknown kind 'fedgsp"):
+            unpack(squeeze(self.after, self.handed, "float32"), "it")

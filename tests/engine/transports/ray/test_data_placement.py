@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedgsp
 from fedgsp.core.errors import InputError
 from fedgsp.data.federated import SPLITS
-from fedgsp.engine.transports.ray.data_placement import ProvenFile, cut, files_of, local_rows, only, piece_of, shards, spread
+from fedgsp.engine.transports.ray.data_placement import (
+    ProvenFile,
+    bare,
+    cut,
+    files_of,
+    local_rows,
+    only,
+    piece_of,
+    shards,
+    spread,
+)
 from fedgsp.engine.transports.ray.settings import parse_resources, room
 from fedgsp.engine.transports.ray.tensor_buffer import pack, unpack
 from tests.support import tiny
@@ -115,3 +127,29 @@ def test_tensors_survive_a_parcel_to_the_bit() -> None:
     for name, tensor in unpack(pack(tensors)).items():
         assert tensor.dtype == tensors[name].dtype
         assert torch.equal(tensor, tensors[name])
+
+
+class Doubled:
+    """A data set that gives other features than those that were stored when it was read first."""
+
+    reads = 0
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> tuple[list[float], int]:
+        self.reads += 1
+        return [float(i), 0.0 if self.reads <= 12 else 1.0], i % 2
+
+
+def test_a_data_set_is_read_anew_by_the_rows_of_the_whole() -> None:
+    data = fedgsp.from_dataset(Doubled(), np.arange(12) % 4, anew=True)
+    there = cloudpickle.loads(cloudpickle.dumps(only(bare(data), [piece_of(data, [3]), piece_of(data, [1])])))
+    assert there.augmentation is not None
+    for client in (1, 3):
+        mine = there.train[client]
+        x = torch.from_numpy(np.asarray(there.features[mine]))
+        made = there.augmentation(x, mine)
+        assert torch.equal(made[:, 0], x[:, 0])  # the same samples
+        assert made[:, 1].eq(1).all()  # as they are now
+        assert made[:, 0].tolist() == data.features[data.train[client], 0].tolist()

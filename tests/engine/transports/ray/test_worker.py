@@ -68,21 +68,21 @@ def trained(
     return hops, done, handed
 
 
-@pytest.mark.parametrize("method", ["fedgsp", "scaffold", "feddyn"])
-def test_a_chain_in_three_segments_is_the_chain_in_one(method: str, tmp_path: Path) -> None:
-    job = job_of(method)
+@pytest.mark.parametrize(("method", "least"), [("fedgsp", 1), ("scaffold", 1), ("feddyn", 1), ("fedgsp", 3), ("scaffold", 6)])
+def test_a_chain_in_three_segments_is_the_chain_in_one(method: str, least: int, tmp_path: Path) -> None:
+    job, chain = job_of(method), replace(CHAIN, least=least)
     start = initial_tensors(job.model, 1)
     shared = {f"control.{name}": torch.randn_like(t) for name, t in start.items()} if method == "scaffold" else {}
     store = ClientStore(tmp_path)
     walker = ChainRunner.of(replace(job, store=store))
     client_states = walker.client_states({})
-    expected, reports = walker.run(1, CHAIN, start, shared, frozenset(), client_states=client_states)
+    expected, reports = walker.run(1, chain, start, shared, frozenset(), client_states=client_states)
     near, far = worker_of(job, [0, 3]), worker_of(job, [1, 2])
     models, told = models_of(start, shared), []
     outputs: list[PackedOutput] | None = None
     before: tuple[HopReport, ...] = ()
     for worker, hops in ((near, (0, 1)), (far, (2, 3)), (near, (4, 5)), (far, (6, 7))):
-        segment = Segment(0, CHAIN, frozenset(range(8)) - frozenset(hops), before=before, last=hops[-1] == 7)
+        segment = Segment(0, chain, frozenset(range(8)) - frozenset(hops), before=before, last=hops[-1] == 7)
         one_by_one, done, outputs = trained(worker, TrainTask((segment,), 1, models), outputs)
         assert [hop.report.hop for hop in one_by_one] == list(hops)
         told += [hop.report for hop in one_by_one]

@@ -28,17 +28,20 @@ from fedgsp.engine.chain_runner import peak_memory_bytes
 from fedgsp.engine.messages import EngineEvent, HopDone, HopSkipped, Listener, NotEvaluated
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
+from fedgsp.engine.transports.flower.base_model import BaseSupply
 from fedgsp.engine.transports.flower.board import Board, NoBoard
 from fedgsp.engine.transports.flower.post import Clock
+from fedgsp.engine.transports.flower.pulse import Pulse
 from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.site_messages import Evaluating, SiteAddress, SiteQuestion, Training
-from fedgsp.engine.transports.flower.transport import Conversation, FlowerTransport, ask
+from fedgsp.engine.transports.flower.transport import FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UpdateGuard
 from fedgsp.evaluate.forward import SampleScores
 
 if TYPE_CHECKING:
     from fedgsp.core.chain import ChainResult, Hop, Plan
     from fedgsp.core.state import ServerState
+    from fedgsp.engine.transports.flower.conversation import Conversation
     from fedgsp.engine.transports.flower.run_spec import RunSpec
     from fedgsp.server.mean import Weighing
 
@@ -70,6 +73,8 @@ class MessageSettings:
     clock: Clock = field(default_factory=Clock)
     board: Board = field(default_factory=NoBoard)
     limits: SiteLimits = field(default_factory=SiteLimits)
+    pulse: Pulse | None = None
+    squeeze: bool = False
 
 
 class FlowerEngine:
@@ -77,6 +82,7 @@ class FlowerEngine:
 
     def __init__(self, grid: Grid, sites: Sites, setup: WorkerSetup, run_spec: RunSpec, messages: MessageSettings) -> None:
         self._grid, self._sites, self._setup, self._run_spec, self._messages = grid, sites, setup, run_spec, messages
+        self._base = BaseSupply(setup)
 
     def run(
         self,
@@ -90,7 +96,9 @@ class FlowerEngine:
         """See `Engine.run`."""
         guard, limits = self._messages.guard, self._messages.limits
         guard.next_round(plan)
-        conversation = Training(plan, state, self._setup, self._run_spec, self._sites, guard, limits)
+        conversation = Training(
+            plan, state, self._setup, self._run_spec, self._sites, guard, limits, self._base, self._messages.squeeze
+        )
 
         def told(event: EngineEvent) -> None:
             if isinstance(event, HopDone) and event.waited is not None:
@@ -121,7 +129,7 @@ class FlowerEngine:
             for client, part, at in _runs(data, rows):
                 questions.setdefault((client, name, own), {})[part] = (which, at)
         asked = [SiteQuestion(*key, tuple(parts)) for key, parts in questions.items()]
-        conversation = Evaluating(asked, state, self._setup, self._run_spec, self._sites, self._messages.limits)
+        conversation = Evaluating(asked, state, self._setup, self._run_spec, self._sites, self._messages.limits, self._base)
         transport, missing = self._transport(conversation, data.sizes, state.round), []
 
         def skipped(event: HopSkipped) -> None:
@@ -141,7 +149,10 @@ class FlowerEngine:
         def limit(hop: Hop) -> float:
             return self._messages.time_limit.limit(hop.client, int(sizes[hop.client]))
 
-        return FlowerTransport(self._grid, conversation, limit, self._messages.in_flight, self._messages.clock, str(round_))
+        messages = self._messages
+        return FlowerTransport(
+            self._grid, conversation, limit, messages.in_flight, messages.clock, str(round_), messages.pulse
+        )  # fmt: skip
 
     def idle_share(self, plan: Plan) -> float:
         """See `Engine.idle_share`: an evaluation is never put off, since clients may have left by then."""

@@ -12,24 +12,14 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedgsp.core.tensors import FULL, Tensors, Wire, narrowed
-from fedgsp.engine.transports.flower.wire import Malformed, Placed, flat, places, tensors_at
+from fedgsp.core.tensors import FULL, NARROW, Tensors, Wire, narrowed
+from fedgsp.engine.transports.flower.wire import Malformed, Placed, Refused, flat, places, restored, squeezed, tensors_at
 
-PROTOCOL = 2
+PROTOCOL = 3
 FLAT = "fedgsp.flat"
+SQUEEZED = "fedgsp.flat.squeezed"
 FACTS = "fedgsp"
 MOST_TEXT = 16_000_000
-
-
-class Refused(Exception):
-    """What came over the wire cannot be used; the text says why.
-
-    `for_good`: asking again would not help. `changed`: the client has other data than it was asked about.
-    """
-
-    def __init__(self, cause: str, *, for_good: bool = False, changed: bool = False) -> None:
-        super().__init__(cause)
-        self.for_good, self.changed = for_good, changed
 
 
 def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:
@@ -39,6 +29,31 @@ def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:
         data = flat(narrowed(tensors, wire))
         record[FLAT] = Array("uint8", (len(data),), FLAT, data)
     return record
+
+
+def squeeze(record: ArrayRecord, handed: ArrayRecord, wire: Wire) -> ArrayRecord:
+    """An answer's model as what differs from the one that was handed over, where that is shorter."""
+    if FLAT not in record or FLAT not in handed or len(record[FLAT].data) != len(handed[FLAT].data):
+        return record
+    data = squeezed(record[FLAT].data, handed[FLAT].data, _width(wire))
+    if len(data) >= len(record[FLAT].data):
+        return record
+    return ArrayRecord({FLAT: Array("uint8", (len(data),), SQUEEZED, data)})
+
+
+def restore(record: ArrayRecord, handed: ArrayRecord, wire: Wire, what: str) -> ArrayRecord:
+    """The same as it was before it was squeezed; a record that was not stays as it is."""
+    if list(record.keys()) != [FLAT] or record[FLAT].stype != SQUEEZED:
+        return record
+    try:
+        data = restored(record[FLAT].data, handed[FLAT].data, _width(wire))
+    except Malformed as error:
+        raise Refused(f"{what}: {error}") from error
+    return ArrayRecord({FLAT: Array("uint8", (len(data),), FLAT, data)})
+
+
+def _width(wire: Wire) -> int:
+    return 2 if wire in NARROW else 4
 
 
 def unpack(record: ArrayRecord, what: str, finite: Callable[[str], bool] = lambda name: True) -> Tensors:

@@ -23,6 +23,7 @@ import numpy as np
 from fedgsp.core.errors import InputError
 from fedgsp.data import FederatedData, load
 from fedgsp.data.federated import SPLITS, Split
+from fedgsp.data.finish import EACH_CLIENT
 from fedgsp.data.sources import parse
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ def _build(site: Site, folder: Path) -> None:
 
 def client_of(site: Site, data: FederatedData) -> int:
     """The number of the site's client in its source."""
+    if parse(site.source).options.get("standardise", EACH_CLIENT) not in (EACH_CLIENT, "false"):
+        raise InputError(f"the site '{site.name}' does not know the population's means; say standardise={EACH_CLIENT}.")
+    if data.augmentation is not None:
+        raise InputError(f"the site '{site.name}' trains on its samples as they are; leave transform= out of its source.")
     if site.client is None:
         if len(data) != 1:
             raise InputError(

@@ -2,7 +2,8 @@
 
     [site]     name = "north-clinic", number = 3        (the number is optional: its place in a known federation)
     [data]     source = "npz:/data/all.npz", client = "north-clinic", seed = 0
-    [privacy]  histogram = "exact" | "noised" | "off", epsilon = 1.0, delta = 1e-5, epsilon_limit = 10.0
+    [privacy]  histogram = "exact" | "noised" | "off", epsilon = 1.0, delta = 1e-5, epsilon_limit = 10.0,
+               update_noise = 2.0, update_clip = 1.0   (both optional: what it demands of a run's update-noise)
     [allow]    methods = ["sgd", "prox"], models = ["small_cnn"], validation = 0.5, least = 1,
                evaluations = 2, evaluations_in_all = 10000
     [state]    folder = "state"
@@ -27,7 +28,7 @@ MODELS = tuple(BUILT_IN)
 ENTRIES = {
     "site": ("name", "number"),
     "data": ("source", "client", "seed"),
-    "privacy": ("histogram", "epsilon", "delta", "epsilon_limit"),
+    "privacy": ("histogram", "epsilon", "delta", "epsilon_limit", "update_noise", "update_clip"),
     "allow": ("methods", "models", "validation", "least", "evaluations", "evaluations_in_all"),
     "state": ("folder",),
 }
@@ -42,7 +43,8 @@ class Site:
     have built here; a rule or a model of somebody's own (`package.module:name`) is code that would be imported, so it must be
     listed. `validation` is the largest share of its training samples that the site lets be scored, `least` how many samples a
     part must have to be scored at all, `evaluations` how many models it scores in a round and `evaluations_in_all` on one
-    version of its data. `epsilon_limit` is what all draws of noised histograms together may reveal.
+    version of its data. `epsilon_limit` is what all draws of noised histograms together may reveal. `update_noise` is the least
+    noise on its updates, as a multiple of the clip, and `update_clip` the longest clip, with which it trains (None: any).
     """
 
     name: str
@@ -61,6 +63,8 @@ class Site:
     least: int = 1
     evaluations: int = 2
     evaluations_in_all: int = 10_000
+    update_noise: float | None = None
+    update_clip: float | None = None
 
 
 def read_site(path: Path) -> Site:
@@ -102,7 +106,8 @@ def read_site(path: Path) -> Site:
     limit = _real(privacy.get("epsilon_limit", Site.epsilon_limit), f"{path} [privacy] epsilon_limit")
     if not 0 < limit <= 1e6:
         raise InputError(f"{path}: [privacy] epsilon_limit must be above 0 and at most 1e6, not {limit}.")
-    return replace(made, histogram=histogram, epsilon=epsilon, delta=delta, epsilon_limit=limit, **_scoring(allow, path))
+    made = replace(made, histogram=histogram, epsilon=epsilon, delta=delta, epsilon_limit=limit, **_scoring(allow, path))
+    return replace(made, **_demands(privacy, path))
 
 
 _NOISE = {"epsilon": 1.0, "delta": 1e-5}
@@ -115,6 +120,17 @@ def _scoring(allow: dict[str, Any], path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: [allow] validation must be a share from 0 up to 1, not {validation}.")
     names = ("least", "evaluations", "evaluations_in_all")
     return {"validation": validation, **{n: _whole(allow[n], f"{path} [allow] {n}") for n in names if n in allow}}
+
+
+def _demands(privacy: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What the site demands of the noise on its updates."""
+    found: dict[str, Any] = {}
+    for name in ("update_noise", "update_clip"):
+        if name in privacy:
+            found[name] = _real(privacy[name], f"{path} [privacy] {name}")
+            if not 0 < found[name] <= 1e4:
+                raise InputError(f"{path}: [privacy] {name} must be above 0 and at most 10000, not {found[name]}.")
+    return found
 
 
 def _based(source: str, base: Path) -> str:

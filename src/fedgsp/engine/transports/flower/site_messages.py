@@ -18,13 +18,15 @@ from flwr.app import ArrayRecord, RecordDict
 
 from fedgsp.client.rules import SGD
 from fedgsp.client.train import METRIC_BYTES
+from fedgsp.core.blend import blended
 from fedgsp.core.chain import Hop, HopReport, Plan
 from fedgsp.core.tensors import FULL, Tensors, rounded, total_bytes, wire_bytes
 from fedgsp.engine.messages import ChainOutput
 from fedgsp.engine.transports.flower import site_checks
-from fedgsp.engine.transports.flower.records import Refused, arrays, pack, payload, say, unpack_like
+from fedgsp.engine.transports.flower.base_model import BaseSupply
+from fedgsp.engine.transports.flower.conversation import CheckedAnswer, OutgoingMessage, Questions, SendAgain
+from fedgsp.engine.transports.flower.records import arrays, pack, payload, restore, say, unpack_like
 from fedgsp.engine.transports.flower.site_checks import SiteLimits
-from fedgsp.engine.transports.flower.transport import CheckedAnswer, OutgoingMessage, Questions
 from fedgsp.engine.transports.flower.update_guard import (
     BESIDE,
     BUFFERS,
@@ -32,9 +34,11 @@ from fedgsp.engine.transports.flower.update_guard import (
     UpdateGuard,
     buffers_moved,
     check_size,
+    is_trained,
     moved,
     sent_norm,
 )
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.core.state import ServerState
@@ -58,13 +62,16 @@ class SiteAddress:
 
 @dataclass(frozen=True)
 class ChainModel:
-    """What a chain hands on: the model, the sum of what was sent beside it, its clients' states by their versions."""
+    """What a chain hands on: the model, the sum of what was sent beside it, its clients' states by their versions.
+
+    `trained` are the clients that trained, in their order.
+    """
 
     tensors: Tensors
     record: ArrayRecord
     sent: Tensors = field(default_factory=dict)
     client_versions: dict[int, str] = field(default_factory=dict)
-    trained: bool = False
+    trained: tuple[int, ...] = ()
 
 
 def poll_hint(sites: int) -> float:
@@ -76,8 +83,15 @@ class _Talk:
     """What both have in common."""
 
     def __init__(
-        self, state: ServerState, setup: WorkerSetup, run_spec: RunSpec, sites: Sites, limits: SiteLimits
-    ) -> None:  # fmt: skip
+        self,
+        state: ServerState,
+        setup: WorkerSetup,
+        run_spec: RunSpec,
+        sites: Sites,
+        limits: SiteLimits,
+        base: BaseSupply | None,
+    ) -> None:
+        self._base = base or BaseSupply(setup)
         self._state, self._setup, self._run_spec, self._sites, self._limits = state, setup, run_spec, sites, limits
 
     def _station(self, client: int) -> SiteAddress:
@@ -86,11 +100,18 @@ class _Talk:
             raise Refused("it has left")
         return station
 
+    def _with_base(self, node: int, records: dict[str, ArrayRecord]) -> dict[str, ArrayRecord]:
+        """What is sent, and the frozen parameters for a node that said it lacks them."""
+        return {**records, "base": self._base.record} if self._base.due(node) else records
+
     def _told(self, client: int, content: RecordDict) -> dict[str, Any]:
         """The facts of an answer, unless it is that the site will not."""
         facts = site_checks.site_facts(content)
         if "refused" in facts:
             cause = site_checks.site_sentence(facts["refused"])
+            station = self._sites.station(client)
+            if facts.get("wants") == "base" and station is not None and self._base.give(station.node):
+                raise SendAgain
             for_good, changed = facts.get("for_good") is True, facts.get("changed") is True
             self._sites.refused(client, cause, for_good=for_good, changed=changed)
             raise Refused(cause)
@@ -112,9 +133,11 @@ class Training(_Talk):
         sites: Sites,
         guard: UpdateGuard,
         limits: SiteLimits = SiteLimits(),  # noqa: B008 - frozen
+        base: BaseSupply | None = None,
+        squeeze: bool = False,
     ) -> None:
-        super().__init__(state, setup, run_spec, sites, limits)
-        self._plan, self._guard = plan, guard
+        super().__init__(state, setup, run_spec, sites, limits, base)
+        self._plan, self._guard, self._squeeze = plan, guard, squeeze
         self._wire = run_spec.wire if setup.rule.hands_on else FULL
         self._starts: dict[str, ChainModel] = {}
         self._shared = pack(state.shared)
@@ -134,17 +157,21 @@ class Training(_Talk):
     def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
         """The model, what is sent along, and the round's own model where the rule wants it beside a handed one."""
         carried: ChainModel = token or self.begin(index)
-        station = self._station(hop.client)
+        station, handed = self._station(hop.client), self._handed(index, carried)
+        if handed.trained and frozenset((handed.trained[-1], hop.client)) in self._plan.apart:
+            raise Refused(
+                f"it must not be handed the model of client {handed.trained[-1]}, and those between them were skipped"
+            )
         state = carried.client_versions.get(hop.client) or self._state.client_versions.get(hop.client)
         facts = {
             "run": self._run_spec.encode(), "round": self._plan.round, "client": hop.client, "version": station.version,
-            "state": state, "hop": hop.index, "repeat": hop.repeat, "first": not carried.trained,
-            "poll": poll_hint(len(self._sites.data)),
+            "state": state, "hop": hop.index, "repeat": hop.repeat, "first": not handed.trained,
+            "squeeze": self._squeeze, "poll": poll_hint(len(self._sites.data)),
         }  # fmt: skip
-        records = {"model": carried.record} if self._setup.rule.hands_on or state is None else {}
-        if self._fetches and carried.trained:
+        records = {"model": handed.record} if self._setup.rule.hands_on or state is None else {}
+        if self._fetches and handed.trained:
             records["global"] = self.begin(index).record
-        content = say(facts, shared=self._shared, **records)
+        content = say(facts, shared=self._shared, **self._with_base(station.node, records))
         return OutgoingMessage(
             station.node, "train", content, sum(payload(record) for record in (self._shared, *records.values()))
         )
@@ -154,23 +181,27 @@ class Training(_Talk):
         carried: ChainModel = token or self.begin(index)
         facts, rule = self._told(hop.client, content), self._setup.rule
         handed, trained = self.begin(index).tensors, self._state.trained
+        given = self._handed(index, carried)
+        before = given.tensors
         sent = unpack_like(arrays(content, "sent"), self._sends, FULL, "refused: what it sent beside the model")
         check_size(sent, self._state.shared, "what it sent beside the model", len(self._plan.chains[index]))
         lengths = {BESIDE: sent_norm(sent)} if sent else {}
         after = carried.tensors
         announced, samples, steps = self._work(hop, facts)
+        record = carried.record
         if rule.hands_on:
+            record = arrays(content, "model")
+            if self._squeeze:
+                record = restore(record, given.record, self._wire, "refused: its model")
             after = unpack_like(
-                arrays(content, "model"), handed, self._wire, "refused: its model",
-                lambda name: site_checks.is_trained(name, handed[name], trained),
+                record, handed, self._wire, "refused: its model",
+                lambda name: is_trained(name, handed[name], trained),
             )  # fmt: skip
             check_size(after, handed, "its model's", trained=trained)
-            site_checks.check_untrained(
-                after, carried.tensors, trained, announced * rule.epochs_in(self._plan.round), "its model's"
-            )
-            lengths[UPDATE] = moved(carried.tensors, after, trained)
-            lengths[BUFFERS] = buffers_moved(carried.tensors, after, trained)
-            self._guard.check_alone(lengths[UPDATE], carried.tensors, trained)
+            site_checks.check_untrained(after, before, trained, announced * rule.epochs_in(self._plan.round), "its model's")
+            lengths[UPDATE] = moved(before, after, trained)
+            lengths[BUFFERS] = buffers_moved(before, after, trained)
+            self._guard.check_alone(lengths[UPDATE], before, trained)
         report = HopReport(
             hop.client,
             hop.index,
@@ -182,8 +213,15 @@ class Training(_Talk):
             site_checks.training_metrics(facts.get("metrics"), ("loss", *sorted(rule.reports())), self._limits),
         )
         client_versions = {**carried.client_versions, **self._state_version(hop.client, facts)}
-        record = arrays(content, "model") if rule.hands_on else carried.record
-        return CheckedAnswer(ChainModel(after, record, _added(carried.sent, sent), client_versions, True), report, lengths)
+        clients, least = (*carried.trained, hop.client), self._plan.chains[index].least
+        if rule.hands_on and 1 < len(clients) <= least:
+            after = rounded(blended(carried.tensors, after, len(clients)), self._wire)
+            record = pack(after, self._wire)
+        return CheckedAnswer(ChainModel(after, record, _added(carried.sent, sent), client_versions, clients), report, lengths)
+
+    def _handed(self, index: int, carried: ChainModel) -> ChainModel:
+        """What the next client of a chain begins with: while too few have trained, the round's own model."""
+        return carried if len(carried.trained) >= self._plan.chains[index].least else self.begin(index)
 
     def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
         """By the guard's bounds."""
@@ -248,8 +286,9 @@ class Evaluating(_Talk, Questions):
         run_spec: RunSpec,
         sites: Sites,
         limits: SiteLimits = SiteLimits(),  # noqa: B008 - frozen
+        base: BaseSupply | None = None,
     ) -> None:
-        super().__init__(state, setup, run_spec, sites, limits)
+        super().__init__(state, setup, run_spec, sites, limits, base)
         self._questions = questions
         self._packed: dict[str, tuple[ArrayRecord, ArrayRecord]] = {}
 
@@ -264,7 +303,7 @@ class Evaluating(_Talk, Questions):
             "poll": poll_hint(len(self._sites.data)),
         }  # fmt: skip
         records = {"model": model} if self._setup.rule.hands_on or state is None else {}
-        content = say(facts, beside=beside, **records)
+        content = say(facts, beside=beside, **self._with_base(station.node, records))
         return OutgoingMessage(station.node, "evaluate", content, payload(beside) + sum(map(payload, records.values())))
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:

@@ -26,13 +26,16 @@ from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import FULL, Tensors, clone
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
+from fedgsp.engine.transports.flower.base_model import take_base
 from fedgsp.engine.transports.flower.histogram import usable
+from fedgsp.engine.transports.flower.noise_demand import check_sends
 from fedgsp.engine.transports.flower.noise_key import noise_key
-from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, unpack, unpack_like
+from fedgsp.engine.transports.flower.records import arrays, pack, say, squeeze, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
 from fedgsp.engine.transports.flower.run_spec import RunSpec
 from fedgsp.engine.transports.flower.scoring_limits import check_part, check_validation, question_of, spend
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.engine.transports.inline import OneThread
 from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models import resolve, usual_task
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
 PROVED = "fast-path-proved"
 """Beside a client's states: a digest of the run and the samples for which the fast path was tried out here."""
+_KEPT: dict[tuple[Any, ...], ChainRunner] = {}
+"""What the last message left, while nothing in it has gone wrong; in a local run one model serves all messages, too."""
 OLDER_KEPT = 2
 """Versions of a client's state that are kept beside the newest: what the server's two checkpoints may name."""
 
@@ -71,7 +76,7 @@ class Order:
 
 def train(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDict:
     """The answer to a `train`: the model after this client's hop, and what is to be known of it."""
-    worker = _SiteWorker(site, facts)
+    worker = _SiteWorker(site, facts, content)
     order, rule, trainer = worker.order, worker.rule, worker.runner.trainer
     hop, repeat, first = facts.get("hop"), facts.get("repeat"), facts.get("first")
     if not (isinstance(hop, int) and isinstance(repeat, int) and isinstance(first, bool) and hop >= 0 and repeat >= 0):
@@ -101,12 +106,15 @@ def train(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDict:
         "version": worker.version,
     }  # fmt: skip
     result = pack(trainer.tensors() if rule.hands_on else {}, wire)
+    if facts.get("squeeze") is True:
+        result = squeeze(result, handed, wire)
+    worker.keep()
     return say(told, model=result, sent=pack(sent))
 
 
 def evaluate(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDict:
     """The answer to an `evaluate`: sums of the loss and of every metric over a part's samples; no single sample's is told."""
-    worker = _SiteWorker(site, facts)
+    worker = _SiteWorker(site, facts, content)
     order, rule, trainer = worker.order, worker.rule, worker.runner.trainer
     parts, personal = facts.get("parts"), bool(facts.get("personal"))
     if not isinstance(parts, list) or not all(part in ("test", "validation") for part in parts):
@@ -129,13 +137,14 @@ def evaluate(site: Site, facts: dict[str, Any], content: RecordDict) -> RecordDi
             found[part] = {"samples": len(rows), **{name: _summed(column) for name, column in columns.items()}}
             if not all(math.isfinite(value) for value in found[part].values()):
                 raise Refused(f"the model's scores on its {part} samples are not finite")
+    worker.keep()
     return say({"version": worker.version, "parts": found})
 
 
 class _SiteWorker:
     """Model, rule and samples, ready; everything that was sent is checked on the way."""
 
-    def __init__(self, site: Site, facts: dict[str, Any]) -> None:
+    def __init__(self, site: Site, facts: dict[str, Any], content: RecordDict) -> None:
         self.run_spec = RunSpec.decode(facts.get("run"))
         self.run_spec.check_allowed(site)
         self.order = Order.of(facts)
@@ -147,11 +156,17 @@ class _SiteWorker:
             raise Refused("its data has changed since it was asked for its profile", changed=True)
         if site.number is not None and self.order.client != site.number:
             raise Refused(f"the site '{site.name}' is client {site.number} and not {self.order.client}")
-        self.data: FederatedData = carved(self.run_spec, shard, self.order.client)
         self.rule = _rule(self.run_spec)
         self._secret = noise_key(site.state) if self.rule.privacy is not None else ()
         self.store = ClientStore(site.state / f"run-{self.run_spec.run}")
-        self.runner = self._runner(shard)
+        self._key = (site, json.dumps(self.run_spec.encode(), sort_keys=True), self.order.client, shard.version)
+        kept = _KEPT.pop(self._key, None)
+        _KEPT.clear()
+        self.data: FederatedData = kept.trainer.data if kept else carved(self.run_spec, shard, self.order.client)
+        self.runner = kept or self._runner(shard)
+        if kept is None:
+            take_base(self.runner.trainer.model, self.run_spec.base, site.state, arrays(content, "base"))
+        check_sends(site, self.rule, self.runner.trainer.model)
         self._trained = frozenset(trained(self.runner.trainer.model))
         self._keeps = type(self.rule).initial_client_state is not SGD.initial_client_state
 
@@ -172,6 +187,10 @@ class _SiteWorker:
                 return ChainRunner.of(setup)
         except RuntimeError as error:
             raise Refused(f"it cannot train as this run does: {error}", for_good=True) from error
+
+    def keep(self) -> None:
+        """Leave model and samples for the next message of the same run: a process that stays has them at hand then."""
+        _KEPT[self._key] = self.runner
 
     def prove(self, shared: Tensors) -> None:
         """Refuse a kernel that does not make plain PyTorch's steps on this site's samples; found out once for a run."""

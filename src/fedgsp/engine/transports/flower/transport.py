@@ -10,14 +10,14 @@ client, so they obey the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedgsp.core.chain import Chain, Hop, HopReport, Plan
+from fedgsp.core.chain import Chain, Hop, Plan
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.state import ServerState
 from fedgsp.engine.manager import Policy
@@ -36,11 +36,14 @@ from fedgsp.engine.messages import (
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.task_batching import BatchLimits
 from fedgsp.engine.transports.base import Transport, WorkerHandle
+from fedgsp.engine.transports.flower.conversation import CheckedAnswer, Conversation, SendAgain
 from fedgsp.engine.transports.flower.post import Clock, DirectPost, Letter, Post, ThreadedPost
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.site_checks import site_sentence
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.engine.time_limits import Activity
+    from fedgsp.engine.transports.flower.pulse import Pulse
 
 CODES = {
     0: "its process failed",
@@ -54,65 +57,9 @@ CODES = {
     8: "its process died",
 }
 """What Flower's error codes mean for a hop (ErrorCode in flwr.common.constant)."""
-
-
-@dataclass(frozen=True)
-class OutgoingMessage:
-    """A message to be sent: to which node, of which type, and how many bytes of tensors it has."""
-
-    node: int
-    kind: str
-    content: RecordDict
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class CheckedAnswer:
-    """An answer that was understood: what the chain goes on with, a report, and how far it moved, by what was measured."""
-
-    token: Any
-    report: HopReport
-    lengths: Mapping[str, float] = field(default_factory=dict)
-
-
-class Conversation(Protocol):
-    """What is sent, and how an answer is read."""
-
-    def compose(self, index: int, hop: Hop, token: Any) -> OutgoingMessage:
-        """The message for a hop of chain `index`, which has come to `token` (None: it begins).
-
-        Raises:
-            Refused: It cannot be sent at all.
-        """
-        ...
-
-    def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
-        """What an answer says, checked.
-
-        Raises:
-            Refused: It cannot be used, with the reason.
-        """
-        ...
-
-    def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
-        """By place in `waiting`, why an answer is refused, or None; nothing at all to wait, while `more` are on their way."""
-        ...
-
-    def output(self, token: Any) -> ChainOutput:
-        """What a chain that ended with `token` hands on."""
-        ...
-
-
-class Questions:
-    """What conversations have in common that only ask, and take answers as they come."""
-
-    def verdicts(self, waiting: Sequence[CheckedAnswer], more: bool) -> dict[int, str | None] | None:
-        """See `Conversation.verdicts`."""
-        return dict.fromkeys(range(len(waiting)))
-
-    def output(self, token: Any) -> ChainOutput:
-        """See `Conversation.output`."""
-        return ChainOutput({}, {}, {})
+SILENT = "its node is silent: its heartbeat has stopped"
+FIRST_LISTEN = 0.7
+"""How long a message has been on its way before its node's heartbeat is listened for."""
 
 
 @dataclass(eq=False)
@@ -127,6 +74,7 @@ class MessageSlot(WorkerHandle):
     moving: float = 0.0
     checked: CheckedAnswer | None = None
     failed: str | None = None
+    again: bool = False
 
 
 class FlowerTransport(Transport):
@@ -145,10 +93,12 @@ class FlowerTransport(Transport):
         in_flight: int,
         clock: Clock,
         group: str = "",
+        pulse: Pulse | None = None,
     ) -> None:
         super().__init__()
         self._grid, self._conversation, self._limit, self._clock, self._group = grid, conversation, limit, clock, group
         self.workers = [MessageSlot(number, ready=True) for number in range(max(1, in_flight))]
+        self._pulse = pulse
         self._post: Post = (ThreadedPost if clock.threads else DirectPost)(grid, clock)
         self.answers: dict[int, Any] = {}
         self.asked: Callable[[int, Hop], None] = lambda index, hop: None
@@ -156,13 +106,22 @@ class FlowerTransport(Transport):
     def send(self, worker: MessageSlot, task: Task) -> None:
         """Compose a message and send it; why it cannot be is told with the next answers."""
         segment = _segment(task)
+        worker.again = False
         hop = next(one for one in segment.chain.hops() if one.index not in segment.absent)
-        worker.hop, worker.bytes, worker.sent_at = hop, 0, self._clock.now()
+        worker.hop, worker.bytes = hop, 0
+        self._compose(worker, segment)
+        self.asked(segment.index, hop)
+
+    def _compose(self, worker: MessageSlot, segment: Segment) -> None:
+        hop, worker.sent_at = worker.hop, self._clock.now()
         worker.letter = worker.checked = worker.failed = None
         try:
             message = self._conversation.compose(segment.index, hop, self.answers.get(segment.index))
         except Refused as error:
             worker.failed = str(error)
+            return
+        if self._pulse is not None and self._pulse.silent(message.node):
+            worker.failed = SILENT
             return
         limit = self._limit(hop) if callable(self._limit) else self._limit
         sent = Message(message.content, message.node, message.kind, ttl=max(1.0, limit), group_id=self._group)
@@ -171,7 +130,6 @@ class FlowerTransport(Transport):
             self._post.send(worker.letter)
         except Exception as error:
             raise unreachable(error) from error
-        self.asked(segment.index, hop)
 
     def receive(self, seconds: float) -> Iterator[tuple[MessageSlot, Answer]]:
         """Answers that came, those that are decided on with them, and clients whose time is up; a pause if there is nothing."""
@@ -201,6 +159,19 @@ class FlowerTransport(Transport):
             due = worker.letter
             if due is not None and self._clock.now() >= due.deadline:
                 yield worker, self._failure(worker, f"no answer within {due.deadline - worker.sent_at:g} s")
+            elif due is not None and self._silent(worker, due):
+                yield worker, self._failure(worker, SILENT)
+
+    def _silent(self, worker: MessageSlot, letter: Letter) -> bool:
+        """Whether the node that a message was sent to has lost its heartbeat."""
+        pulse = self._pulse
+        if pulse is None or self._clock.now() - worker.sent_at < FIRST_LISTEN:
+            return False
+        try:
+            pulse.look()
+        except Exception as error:
+            raise unreachable(error) from error
+        return pulse.silent(int(letter.message.metadata.dst_node_id))
 
     def _opened(self, worker: MessageSlot, letter: Letter) -> str | None:
         """Look at an answer; why it cannot be used, if so."""
@@ -215,8 +186,13 @@ class FlowerTransport(Transport):
                 raise Refused(f"{CODES.get(code, 'an unknown failure')} (code {code})")
             token = self.answers.get(index)
             worker.checked = self._conversation.open(index, worker.hop, token, reply.content, worker.waited)
-        except Refused as error:
-            return str(error)
+        except Refused as error:  # it may quote what was sent
+            return site_sentence(str(error))
+        except SendAgain:
+            if worker.again:
+                return "it says it lacks what it was sent"
+            worker.again = True
+            self._compose(worker, _segment(worker.task))
         except Exception as error:  # whatever a client sends must not end the run
             return f"its answer makes no sense ({type(error).__name__})"
         return None

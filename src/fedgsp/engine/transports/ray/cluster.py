@@ -45,7 +45,7 @@ class Cluster:
         if settings.workers is None and self.capacity() == 0:
             wanted = ", ".join(f"{name} {amount:g}" for name, amount in settings.resources)
             self.close()
-            raise InputError(f"no node of the Ray cluster has room for a worker ({wanted}); see --resources.")
+            raise InputError(f"no node of the Ray cluster has room for a worker ({wanted}); see `resources=`.")
 
     def _connect(self) -> None:
         address, common = _address(self._settings), {"log_to_driver": False, "logging_level": "ERROR"}

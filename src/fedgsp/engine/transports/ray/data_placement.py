@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgsp.data.augmentation import Renumbered
 from fedgsp.data.federated import SPLITS, FederatedData, Rows, Split
 from fedgsp.engine.transports.shared_memory import ArrayHandle
 
@@ -109,7 +110,10 @@ def only(whole: FederatedData, pieces: Iterable[Piece]) -> FederatedData:
     parts: dict[str, Any] = {name: _placed(getattr(whole, name), there, rows) for name in SPLITS}
     features = np.concatenate([piece.features for piece in held])[first]
     labels = np.concatenate([piece.labels for piece in held])[first]
-    return replace(whole, features=features, labels=labels, **parts)
+    anew = whole.augmentation
+    if anew is not None and anew.needs_rows:
+        anew = Renumbered(anew, rows)
+    return replace(whole, features=features, labels=labels, augmentation=anew, **parts)
 
 
 def local_rows(held: Iterable[Piece], rows: Rows) -> Rows:
