@@ -4,11 +4,13 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests run in one process more than there are cores, since some of them mostly wait.
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
+LANES ?= $(shell expr $(JOBS) + 1)
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(LANES)
 export TORCH_INDEX
 
-.PHONY: demo quick test test-all docs flaky durations bench bench-peers lint types boundaries browser network core dev clean
+.PHONY: demo quick test test-all test-exhaustive test-lowest test-newest docs flaky durations bench bench-peers lint types boundaries browser network core dev clean
 
 demo: core
 	$(BIN)/fedgsp run --report
@@ -17,30 +19,39 @@ demo: core
 quick: lint boundaries
 	$(PYTEST) -m "not slow" --quick
 
-test: lint types boundaries
-	$(PYTEST) -m "not slow"
+# Types are checked beside the tests, and what is said of them comes at the end.
+CHECKED := $(VENV)/types.log
+test: lint boundaries
+	$(BIN)/mypy > $(CHECKED) 2>&1 & types=$$!; \
+	$(PYTEST) -m "not slow" $(TESTS); tests=$$?; \
+	wait $$types; types=$$?; cat $(CHECKED); exit $$((tests + types))
 
-# Real deployments and killed runs mostly wait, so they and the mutations run beside the rest; what they say comes at the end.
-# Coverage is that of the fast tests and of the deployments, without what runs in processes that they start: counting lines takes a
-# third more time.
-BESIDE := $(VENV)/beside
-test-all: lint types boundaries browser network
-	mkdir -p $(BESIDE) && rm -f .coverage $(BESIDE)/*
-	{ COVERAGE_FILE=$(BESIDE)/coverage OMP_NUM_THREADS=1 $(BIN)/pytest -m beside --durations=12 --cov --cov-report= && $(BIN)/python -m tests.mutations; } \
-	  > $(BESIDE)/log 2>&1 & beside=$$!; \
-	$(PYTEST) -m "not slow" --durations=12 --cov --cov-report=; fast=$$?; \
-	$(PYTEST) -m "slow and not beside" --durations=12; slow=$$?; \
-	wait $$beside; there=$$?; cat $(BESIDE)/log; exit $$((fast + slow + there))
-	$(BIN)/coverage combine --quiet --append $(BESIDE)/coverage
+# Everything. Large matrices and the faults are sampled by a seed that is printed; `make test-exhaustive` has all of them.
+# Coverage is that of the fast tests and of the deployments, without what runs in processes that they start.
+test-all: lint boundaries browser network
+	rm -f .coverage .coverage.*
+	$(BIN)/mypy > $(CHECKED) 2>&1 & types=$$!; \
+	$(PYTEST) --count-lines --durations=25 $(TESTS); tests=$$?; \
+	wait $$types; types=$$?; cat $(CHECKED); exit $$((tests + types))
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=85
+
+# Before a release, or at night: every case of every matrix, every fault.
+test-exhaustive: dev browser network
+	$(PYTEST) --exhaustive --durations=25 $(TESTS)
+
+# The lowest versions that pyproject.toml allows, and the newest, each in an environment of its own; PYTHON chooses the Python.
+test-lowest test-newest: test-%:
+	$(PYTHON) .ci/versions.py $* $(TESTS)
 
 # Tests that fail by chance: those about real processes, many times, on a machine that is kept busy.
 TIMES ?= 50
 flaky: dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.flaky --times $(TIMES)
 
+# What each test takes (tests/durations.json); TESTS="-m slow tests/run" measures only those.
 durations: dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --measure
+	OMP_NUM_THREADS=1 $(BIN)/pytest --measure $(TESTS)
 
 bench: dev
 	$(BIN)/python benchmarks/round.py

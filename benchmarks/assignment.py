@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from fedgsp.plan.icg import _costs, plus_plus_start
+from fedgsp.plan.icg import _costs
+from fedgsp.plan.kmeans_start import plus_plus_start
 from fedgsp.plan.transport import assign_equally
 
 Costs = NDArray[np.float64]

@@ -2,9 +2,11 @@
 
     python benchmarks/start.py                       everything
     python benchmarks/start.py --workers 1 2         only these numbers of workers
+    python benchmarks/start.py --before f48226b      the commands by another commit too, side by side
 
-CPU seconds are nearly the same on a busy machine; wall seconds are those of the machine as it is. A worker's own memory is its
-proportional share: pages that several processes share are counted once in all.
+The least of several turns counts, since what disturbs a measurement only adds to it. CPU seconds are nearly the same on a busy
+machine; wall seconds are those of the machine as it is. A worker's own memory is its proportional share: pages that several
+processes share are counted once in all.
 """
 
 from __future__ import annotations
@@ -48,47 +50,73 @@ for turn in ("first", "again"):
 """
 
 
-def measured(command: list[str]) -> tuple[float, float]:
-    """(CPU seconds, wall seconds) of a command and all it started."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr[-1000:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - began
+PROGRAM = [sys.executable, "-c", "from fedgsp.cli.main import main; main()"]
+HERE = Path(__file__).parents[1]
+
+
+def measured(command: list[str], source: Path, turns: int) -> tuple[float, float]:
+    """(CPU seconds, wall seconds) of a command and all it started: the least of some turns."""
+    found = []
+    environment = {**os.environ, "PYTHONPATH": str(source / "src")}
+    for _ in range(turns):
+        with tempfile.TemporaryDirectory() as out:
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            words = [word.format(out=f"{out}/run") for word in command]
+            done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+            wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(command)}: {done.stderr[-1000:]}")
+        found.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall))
+    return min(cpu for cpu, _ in found), min(wall for _, wall in found)
+
+
+def commands(trees: dict[str, Path], workers: list[int], turns: int) -> None:
+    """The table of commands; what is kept between calls is there already."""
+    names = [f"{what}, {name}" for name in trees for what in ("CPU s", "wall s")]
+    print(f"| command | {' | '.join(names)} |\n| --- |{' --- |' * len(names)}")
+    one = ["run", "--data", "glyphs:clients=8", "--rounds", "1", "--quiet", "--out", "{out}", "--workers"]
+    rounds = [[*one, str(count)] for count in (0, *workers)]
+    for words in (["--help"], ["methods"], ["data", "inspect", "glyphs:clients=8"], *rounds):
+        figures = []
+        for tree in trees.values():
+            measured([*PROGRAM, *words], tree, 1)
+            figures += [f"{seconds:.2f}" for seconds in measured([*PROGRAM, *words], tree, turns)]
+        print(f"| `fedgsp {' '.join(words).replace(' --quiet --out {out}', '')}` | {' | '.join(figures)} |", flush=True)
+
+
+def workers_ready(counts: list[int]) -> None:
+    """The table of workers: forked, and as processes of their own."""
+    print("\n| workers | how | ready after, s | CPU s a worker | CPU s of the server | MB a worker |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    environment = {**os.environ, "PYTHONPATH": str(HERE / "src")}
+    for count in counts:
+        for how in ("forked", "started"):
+            command = [sys.executable, "-c", WORKERS, how, str(count)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            for line in done.stdout.splitlines():
+                turn, wall, cpu, server, share = line.split()
+                figures = f"{float(wall):.2f} | {float(cpu):.2f} | {float(server):.2f} | {float(share):.0f}"
+                print(f"| {count} | {how}, {turn} | {figures} |", flush=True)
 
 
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--before", metavar="REV", help="another commit, whose commands are measured too")
+    parser.add_argument("--turns", type=int, default=3, help="0: no commands, only workers")
     told = parser.parse_args()
-    program = [sys.executable, "-c", "from fedgsp.cli.main import main; main()"]
-    print(f"load {os.getloadavg()[0]:.1f}\n\n| command | CPU s | wall s |\n| --- | --- | --- |")
+    print(f"load {os.getloadavg()[0]:.1f}\n")
     with tempfile.TemporaryDirectory() as folder:
-        for words in (["--help"], ["methods"], ["data", "inspect", "glyphs:clients=8"], _run(folder, 0), _run(folder, 2)):
-            cpu, wall = measured([*program, *words])
-            shown = " ".join(word if Path(word).parent == Path() else "DIR" for word in words)
-            print(f"| `fedgsp {shown}` | {cpu:.2f} | {wall:.2f} |", flush=True)
-    print("\n| workers | how | ready after, s | CPU s a worker | CPU s of the server | MB a worker |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for workers in told.workers:
-        for how in ("forked", "started"):
-            done = subprocess.run(
-                [sys.executable, "-c", WORKERS, how, str(workers)], capture_output=True, text=True, check=True
-            )
-            for line in done.stdout.splitlines():
-                turn, wall_seconds, cpu_seconds, server, share = line.split()
-                print(
-                    f"| {workers} | {how}, {turn} | {float(wall_seconds):.2f} | {float(cpu_seconds):.2f} | "
-                    f"{float(server):.2f} | {float(share):.0f} |",
-                    flush=True,
-                )
-
-
-def _run(folder: str, workers: int) -> list[str]:
-    common = ["run", "--data", "glyphs:clients=8", "--rounds", "1", "--quiet"]
-    return [*common, "--workers", str(workers), "--out", f"{folder}/run-{workers}"]
+        trees = {"now": HERE}
+        if told.before:
+            packed = subprocess.run(["git", "archive", told.before], cwd=HERE, capture_output=True, check=True).stdout
+            subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
+            trees = {told.before: Path(folder), **trees}
+        if told.turns:
+            commands(trees, told.workers, told.turns)
+    workers_ready(told.workers)
+    print(f"\nload at the end {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

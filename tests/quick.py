@@ -1,22 +1,27 @@
-"""The quick tier: the cheapest tests that fit into a budget of CPU seconds, by what they were measured to take.
+"""What each test takes, and the quick tier: the cheapest tests that fit into a budget of CPU seconds.
 
     pytest --quick                only those; a test that was never measured is left to `make test`
-    pytest --measure              run and keep what each test takes in tests/durations.json
+    pytest --measure              run and keep what each test takes in tests/durations.json: [CPU seconds, seconds]
 
-CPU seconds, children included, and not seconds on a clock: they are nearly the same on a busy machine.
+CPU seconds, children included, are nearly the same on a busy machine. Those of processes that nobody waits for (Ray's) are not
+counted; where tests run in several processes, `tests/scheduling.py` goes by the larger of the two numbers.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 
 FILE = Path(__file__).with_name("durations.json")
 BUDGET = 40.0
+Durations = dict[str, tuple[float, float]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,15 +29,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--measure", action="store_true", help="keep what each test takes in tests/durations.json")
 
 
-def name_of(item: pytest.Item) -> str:
+def name_of(nodeid: str) -> str:
     """A test's file and function: its cases are measured together."""
-    return item.nodeid.partition("[")[0].partition("@")[0]  # xdist adds a group
+    return nodeid.partition("[")[0]
 
 
-def chosen(durations: dict[str, float], budget: float = BUDGET) -> set[str]:
+@cache
+def durations() -> Durations:
+    """What is known."""
+    return {name: (cpu, wall) for name, (cpu, wall) in json.loads(FILE.read_text()).items()} if FILE.exists() else {}
+
+
+def chosen(known: Durations, budget: float = BUDGET) -> set[str]:
     """The cheapest tests whose sum stays within the budget."""
     names: set[str] = set()
-    for name, seconds in sorted(durations.items(), key=lambda pair: (pair[1], pair[0])):
+    for name, (seconds, _) in sorted(known.items(), key=lambda pair: (pair[1], pair[0])):
         budget -= seconds
         if budget < 0:
             break
@@ -45,37 +56,54 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not config.getoption("--quick") or collection_path.suffix != ".py":
         return None
     if FILES not in config.stash:
-        names = chosen(json.loads(FILE.read_text()))
-        config.stash[FILES] = {config.rootpath / name.partition("::")[0] for name in names}
+        config.stash[FILES] = {config.rootpath / name.partition("::")[0] for name in chosen(durations())}
     return None if collection_path in config.stash[FILES] else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
-        names = chosen(json.loads(FILE.read_text()))
-        config.hook.pytest_deselected(items=[item for item in items if name_of(item) not in names])
-        items[:] = [item for item in items if name_of(item) in names]
+        names = chosen(durations())
+        config.hook.pytest_deselected(items=[item for item in items if name_of(item.nodeid) not in names])
+        items[:] = [item for item in items if name_of(item.nodeid) in names]
+
+
+def cpu_seconds() -> float:
+    """Of this process and of all it has started, alive or not."""
+    found = sum(os.times()[:4])
+    for process in psutil.Process().children(recursive=True):
+        try:
+            found += sum(process.cpu_times()[:4])
+        except psutil.Error:
+            continue  # it has just ended
+    return found
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    before = sum(os.times()[:4])
+    if not item.config.getoption("--measure"):
+        return (yield)
+    cpu, began = cpu_seconds(), time.monotonic()
     try:
         return (yield)
     finally:
         taken = item.config.stash.setdefault(TAKEN, {})
-        taken[name_of(item)] = taken.get(name_of(item), 0.0) + sum(os.times()[:4]) - before
+        before = taken.get(name_of(item.nodeid), (0.0, 0.0))
+        taken[name_of(item.nodeid)] = (before[0] + cpu_seconds() - cpu, before[1] + time.monotonic() - began)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What was measured replaces what was known of these tests."""
-    if session.config.getoption("--measure") and not hasattr(session.config, "workerinput"):
-        known = json.loads(FILE.read_text()) if FILE.exists() else {}
-        known.update({name: round(seconds, 2) for name, seconds in session.config.stash.get(TAKEN, {}).items()})
-        root = session.config.rootpath
-        known = {name: seconds for name, seconds in known.items() if (root / name.partition("::")[0]).exists()}
-        FILE.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
+    """What was measured replaces what was known of these tests; what is known of files that are gone is forgotten."""
+    if session.config.getoption("--measure"):
+        measured = session.config.stash.get(TAKEN, {})
+        known = {**durations(), **{name: (round(cpu, 2), round(wall, 2)) for name, (cpu, wall) in measured.items()}}
+        write({name: took for name, took in known.items() if (session.config.rootpath / name.partition("::")[0]).exists()})
+
+
+def write(known: Durations) -> None:
+    """A line a test."""
+    lines = [f"{json.dumps(name)}: {json.dumps(took)}" for name, took in sorted(known.items())]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 FILES = pytest.StashKey[set[Path]]()
-TAKEN = pytest.StashKey[dict[str, float]]()
+TAKEN = pytest.StashKey[Durations]()

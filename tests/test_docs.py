@@ -26,7 +26,7 @@ def test_every_argument_of_every_public_name_is_told() -> None:
     assert reference.undocumented() == {}
 
 
-PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models", "exactness"]
+PAGES = ["getting-started", "python", "extending", "robustness", "privacy", "models", "exactness", "compare"]
 
 
 @pytest.mark.parametrize("page", [f"docs/{page}.md" for page in PAGES])

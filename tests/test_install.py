@@ -6,6 +6,8 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -94,3 +96,17 @@ def test_what_is_there_already_is_left_alone(install: ModuleType, tmp_path: Path
     with pytest.raises(AssertionError, match="something was run"):
         install.main("dev", tmp_path / "env")
     assert (tmp_path / "env" / ".dev").exists()
+
+
+def test_the_wheel_has_every_file_of_the_package_and_the_source_no_results(tmp_path: Path) -> None:
+    root = FILE.parents[1]
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=root, capture_output=True, check=True)
+    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    package = [path for path in (root / "src" / "fedgsp").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    with zipfile.ZipFile(wheel) as packed:
+        assert {str(path.relative_to(root / "src")) for path in package} <= set(packed.namelist())
+    with tarfile.open(source) as packed_source:
+        tops = {name.split("/")[1] for name in packed_source.getnames()}
+    assert {"src", "tests", "docs", "pyproject.toml", "LICENSE"} <= tops
+    assert not {"results", ".github", ".venv"} & tops

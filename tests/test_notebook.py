@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedgsp
+from docs.site.notebooks import kept_outputs
+from fedgsp.client import SGD, LocalContext
+from fedgsp.core.chain import Chain, ChainResult
 from fedgsp.progress import ProgressBar, in_notebook
 from tests.support import tiny
+from tests.support.notebooks import stored_texts, words
 
 DATA = tiny.federation()
 AFTERNOON = Path(__file__).parents[1] / "examples" / "afternoon.ipynb"
@@ -30,6 +35,8 @@ def test_every_public_object_is_told_in_at_most_ten_lines(result: fedgsp.RunResu
     things: list[Any] = [
         result, result.state, result.run, result.figures, DATA, many, many.train, result.run.config.method, result.run.config,
         compared, tuned, fedgsp.inspect(many), fedgsp.group(DATA, 2), fedgsp.evaluate(result), fedgsp.cost(result),
+        many.profiles(), compared.entrants[0], fedgsp.METHODS, fedgsp.models(many), fedgsp.advise(many, model="linear"),
+        fedgsp.Optuna(),
         fedgsp.RunReader(str(result.directory)), fedgsp.named("astraea"), fedgsp.classification(), compared.findings,
     ]  # fmt: skip
     for thing in things:
@@ -106,8 +113,11 @@ def test_the_whole_afternoon_in_a_real_kernel(tmp_path: Path) -> None:
     from nbclient import NotebookClient
 
     book = nbformat.read(AFTERNOON, as_version=4)  # type: ignore[no-untyped-call]
+    stored = [words(said) for said in stored_texts(book.cells)]
     NotebookClient(book, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    again = [{**cell, "outputs": kept_outputs(cell.outputs)} for cell in cells]
+    assert [words(said) for said in stored_texts([nbformat.from_dict(cell) for cell in again])] == stored
 
     def shown(start: str) -> dict[str, Any]:
         outputs = next(cell.outputs for cell in cells if start in cell.source)
@@ -141,3 +151,17 @@ def test_names_of_classes_are_in_every_picture() -> None:
     quarters = fedgsp.from_arrays(data.features, data.features.sum(axis=1), np.arange(60) // 10).with_target_bins(4)
     assert "4 equal parts" in repr(quarters)
     assert quarters.plot().figure.axes[0].get_ylabel() == "part of the targets, of 4"
+
+
+def test_what_parts_are_given_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Talks(SGD):
+        def begin(self, ctx: LocalContext) -> None:
+            print(ctx)
+
+    fedgsp.train(replace(tiny.chains(), local=Talks(lr=0.1)), DATA, tiny.linear, rounds=1, workers=0)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert lines
+    assert all(line.startswith("LocalContext(round 1, client ") for line in lines)
+    weights = {"w": torch.zeros(500, 20)}
+    assert len(repr(ChainResult(0, Chain((1, 2)), weights, (), weights))) < 200

@@ -83,6 +83,10 @@ class TestCompare:
         assert beside.scores["fedavg"][0] == trained().score
         assert beside.scores["clipped"][0] == held.score
 
+    def test_the_same_run_kept_and_in_memory_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(fedgsp.InputError, match="repeats another of the runs"):
+            fedgsp.compare(trained(out=tmp_path / "run"), trained())
+
     def test_a_run_on_other_data_is_refused_beside_a_method(self) -> None:
         other = fedgsp.train("fedavg", tiny.federation(seed=3), tiny.linear, rounds=1, workers=0)
         with pytest.raises(fedgsp.InputError, match="was not run on the data of this comparison"):
@@ -231,6 +235,16 @@ def test_a_config_file_is_run_with_entries_changed(tmp_path: Path) -> None:
         fedgsp.run(file, sets={"nowhere.lr": 1})
 
 
+def test_a_method_of_a_module_or_a_file_is_trained_by_its_name(tmp_path: Path) -> None:
+    from fedgsp.cli.options import build_config
+
+    mine = trained("tests.test_parity:METHOD", lr=None)
+    assert mine.state.digest() == trained(METHOD, lr=None).state.digest()
+    assert build_config(None, {"method": "tests.test_parity:METHOD"}).method == METHOD
+    (tmp_path / "mine.toml").write_text('[method]\nname = "fedavg"\n')
+    assert trained(tmp_path / "mine.toml").state.digest() == trained().state.digest()
+
+
 def test_a_sweep_compares_a_method_with_itself_on_test_samples() -> None:
     found = fedgsp.sweep("fedavg", {"lr": [0.001, 0.3]}, data=DATA, model=tiny.linear, rounds=2, seeds=1, workers=0)
     assert list(found.scores) == ["lr=0.001", "lr=0.3"]
@@ -261,8 +275,8 @@ def test_the_models_that_fit_say_what_goes_in_and_out() -> None:
 
 
 def test_a_worker_that_was_lost_is_among_the_notes() -> None:
-    from fedgsp.api import Warner
     from fedgsp.engine.messages import WorkerLost
+    from fedgsp.run.warner import Warner
 
     warner = Warner()
     with pytest.warns(fedgsp.RunWarning, match="chain 1 is run again"):

@@ -141,6 +141,7 @@ def test_workers_cannot_change_a_bit(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", EVERY)
 def test_workers_cannot_change_a_bit_of_any_method(name: str) -> None:
     assert_same_with_workers(name)

@@ -9,20 +9,11 @@ from pathlib import Path
 import pytest
 
 from docs.site import notebooks
-from tests.support.notebooks import run_cells, stored_texts
+from tests.support.notebooks import run_cells, stored_texts, words
 
-BOOKS = [
-    "first_steps",
-    "groups",
-    pytest.param("afternoon", marks=pytest.mark.slow),
-    pytest.param("when_to_use", marks=pytest.mark.slow),
-    pytest.param("transformer_lora", marks=pytest.mark.slow),
-]
-
-
-def words(text: str) -> str:
-    """Without numbers, which are another machine's, and without what depends on them: spaces, marks, places in memory."""
-    return re.sub(r"[^a-z]+", " ", re.sub(r" at 0x\w+", "", text.lower())).strip()
+SLOW = pytest.mark.slow
+BOOKS = ["groups", *(pytest.param(name, marks=SLOW) for name in notebooks.BOOKS if name not in ("groups", "afternoon"))]
+"""The afternoon is run by tests/test_notebook.py, in a real kernel."""
 
 
 @pytest.mark.parametrize("name", BOOKS)

@@ -53,7 +53,7 @@ def tabular_with_names() -> Given:
     rng = np.random.default_rng(0)
     y = np.array(["good", "fair", "poor"])[np.arange(150) % 3]
     x = np.stack([(y == name) * 2 + rng.normal(size=150) * 0.4 for name in ("fair", "good", "poor")], axis=1) * 100
-    data = fedgsp.from_arrays(x.astype(np.float32), y, np.arange(150) // 38).standardised()
+    data = fedgsp.from_arrays(x.astype(np.float32), y, np.arange(150) // 38, standardise=True)
     return {"data": data, "model": "mlp", "lr": 0.1, "chance": 1 / 3}
 
 
@@ -188,6 +188,7 @@ def test_learns_more_than_chance(task: Callable[[], Given]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: str(task.__name__))
 def test_the_same_bits_for_0_and_2_workers(task: Callable[[], Given]) -> None:
     given = task()

@@ -88,9 +88,22 @@ def execute(name: str) -> None:
     for cell in book.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [_plain(output) for output in cell.outputs if output.get("name") != "stderr" and not _bar(output)]
+            cell.outputs = kept_outputs(cell.outputs)
     book.metadata = {"kernelspec": book.metadata["kernelspec"]}
     nbformat.write(book, EXAMPLES / f"{name}.ipynb")
+
+
+def kept_outputs(outputs: list[Any]) -> list[Any]:
+    """Without warnings and bars; what was printed bit by bit in one piece."""
+    kept: list[Any] = []
+    for output in outputs:
+        if output.get("name") == "stderr" or _bar(output):
+            continue
+        if output.output_type == "stream" and kept and kept[-1].output_type == "stream":
+            kept[-1].text += output.text
+        else:
+            kept.append(_plain(output))
+    return kept
 
 
 def _bar(output: Any) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from fedgsp.core.errors import InputError, RunWarning, where_defined
+from fedgsp.core.errors import InputError, where_defined
 from fedgsp.data import FederatedData
 from fedgsp.data.sources import absolute
-from fedgsp.deploy.replay import replay as replay_run
 from fedgsp.method import Method
-from fedgsp.methods import named
 from fedgsp.progress import run_bar
 from fedgsp.run import lifecycle, overlay
 from fedgsp.run.build import IN_MEMORY, RunBuilder
-from fedgsp.run.callbacks import Callback, Failure, in_words
 from fedgsp.run.config import DataSection, EngineSection, ModelSection, RunConfig, RunSection
+from fedgsp.run.warner import Warner, warn
+from fedgsp.study.entries import read_method
 
 if TYPE_CHECKING:
     from fedgsp.models import Task
+    from fedgsp.run.callbacks import Callback
     from fedgsp.run.replay import Replay
     from fedgsp.run.result import RunResult
     from fedgsp.run.run import Run
@@ -33,7 +31,7 @@ Model = str | Callable[..., nn.Module] | nn.Module
 
 
 def train(
-    method: str | Method = "fedgsp",
+    method: str | Path | Method = "fedgsp",
     data: str | FederatedData = DataSection.source,
     model: Model = ModelSection.name,
     *,
@@ -64,7 +62,8 @@ def train(
     Defaults are those of the command line and of a configuration file: `fedgsp.run.config` has the table.
 
     Args:
-        method: A name (see `fedgsp.METHODS`) or a `Method` built from parts.
+        method: A name (see `fedgsp.METHODS`), a `Method` built from parts, `package.module:METHOD`, or a config file, whose
+            [method] counts (`fedgsp.run` takes all of it).
         data: A source text, such as "glyphs:clients=100", or a `FederatedData`.
         model: A name, a callable that returns a module, or a module, whose weights are then the start.
         rounds: Number of rounds.
@@ -102,7 +101,8 @@ def train(
         >>> result.rounds
         1
     """
-    chosen = _with_local(_checked(named(method) if isinstance(method, str) else method), lr, batch_size, epochs)
+    given = read_method(method)[1] if isinstance(method, (str, Path)) else _checked(method)
+    chosen = _with_local(given, lr, batch_size, epochs)
     config = RunConfig(
         run=RunSection(rounds, seed, workers, device, eval_every, target_accuracy, stop_at_target, holdout_clients, fast=fast),
         data=DataSection(_source_of(data), data_seed, None, validation),
@@ -161,7 +161,7 @@ def run_config(
 
 
 def _started(run: Run, out: str | Path | None, callbacks: Sequence[Callback], progress: bool | None) -> RunResult:
-    _warn(run.notes)
+    warn(run.notes)
     warner = Warner()
     result = lifecycle.start(run, None if out is None else Path(out), [warner, *run_bar(progress), *callbacks])
     return replace(result, happened=tuple(warner.told))
@@ -261,31 +261,12 @@ def replay(
         >>> fedgsp.replay("runs/mine").differs is None  # doctest: +SKIP
         True
     """
+    from fedgsp.deploy.replay import replay as replay_run
+
     return replay_run(
         Path(directory), workers=workers, builder=_builder(data, model, task, method, trust),
         other_numerics=other_numerics,
     )  # fmt: skip
-
-
-class Warner(Callback):
-    """Tells of clients that were skipped and workers that were lost or may hang, as Python warns."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def on_failure(self, failure: Failure) -> None:
-        """What happened, and why."""
-        self.told.append(in_words(failure))
-        _warn(self.told[-1:])
-
-
-def _warn(notes: Sequence[str]) -> None:
-    """What the person should know, as warnings at the line that called fedgsp."""
-    for note in notes:
-        level, frame = 1, inspect.currentframe()
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fedgsp":
-            level, frame = level + 1, frame.f_back
-        warnings.warn(note, RunWarning, stacklevel=level)
 
 
 def _builder(

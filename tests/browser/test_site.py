@@ -91,5 +91,5 @@ def test_pages_fit_the_window_and_say_nothing_on_the_console(
 
 def test_search_works_without_a_network(site: Path, open_tab: OpenTab) -> None:
     tab = open_tab((site / "search.html").as_uri() + "?q=replay", wait=False)
-    tab.page.wait_for_selector("ul.search li a", timeout=20_000)
+    tab.page.wait_for_selector("ul.search li a", timeout=300_000)
     assert tab.page.locator("ul.search li").count() > 2

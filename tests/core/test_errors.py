@@ -8,6 +8,7 @@ import pickle
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,8 @@ def test_what_is_ours_or_a_librarys_needs_no_place() -> None:
     assert where_defined(len) == "len"
 
 
-def test_a_class_without_source_has_the_line_of_its_first_function() -> None:
+def test_a_class_without_source_has_the_line_of_its_first_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))  # a notebook's, which has no file
     space: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(SOURCE, "cell 3", "exec"), space)
     assert where_defined(space["Mine"]()) == "Mine (cell 3:3)"

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedgsp.core import sums
+from fedgsp.core import sums, whole_sums
 from fedgsp.core.errors import Diverged
-from fedgsp.core.sums import BLOCK, WAITING, ExactSum
+from fedgsp.core.sum_grids import WAITING
+from fedgsp.core.sums import BLOCK, ExactSum
 from fedgsp.core.tensors import Tensors, digest
 
 WIDTH = 4
@@ -25,11 +26,13 @@ ordinary = st.floats(2.0**-28, LIMIT, width=32) | st.floats(-LIMIT, -(2.0**-28),
 weights = st.integers(0, 1000)
 
 
-@pytest.fixture(autouse=True, scope="module", params=["one vector", "tensor by tensor"])
+@pytest.fixture(autouse=True, scope="module", params=["whole numbers", "one vector", "tensor by tensor"])
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Small models are added as one vector, large ones tensor by tensor: everything here holds for both."""
+    """By machine code; without it, small models as one vector, large ones tensor by tensor: everything here holds for each."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.param != "one vector":
+        if request.param != "whole numbers":
+            patch.setattr(sums, "available", lambda: False)
+        if request.param == "tensor by tensor":
             patch.setattr(sums, "SMALL", 0)
         yield
 
@@ -287,21 +290,39 @@ def test_a_long_chain_may_count_more_batches_than_a_value_may_grow() -> None:
     assert total.mean()["batches"].item() == 163_301
 
 
-def test_both_ways_of_adding_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ways_of_adding_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     like = {"w": torch.ones(3, 5), "b": torch.full((4,), 100.0), "n": torch.tensor(7)}
     models = [
         {"w": torch.from_numpy(rng.normal(size=(3, 5)).astype("f4")), "b": torch.rand(4) * 50, "n": torch.tensor(k)}
         for k in range(6)
     ]
+    models[3]["w"][1, 1] = 0.8  # too much for a whole number, so this tensor goes another way than its neighbours
     results = []
-    for small in (0, sums.BLOCK):
+    for small, compiled in ((0, False), (sums.BLOCK, False), (0, whole_sums.available())):
         monkeypatch.setattr(sums, "SMALL", small)
-        total = ExactSum(like, 100)
+        monkeypatch.setattr(sums, "available", lambda found=compiled: found)
+        total, parts = ExactSum(like, 100), [ExactSum(like, 100), ExactSum(like, 100)]
         for weight, model in enumerate(models):
             total.add(model, weight, "someone")
-        results.append(digest(total.mean64()))
-    assert results[0] == results[1]
+            parts[weight % 2].add(model, weight, "someone")
+        parts[0].merge(parts[1].partial())
+        results += [digest(total.mean64()), digest(parts[0].mean64()), digest(total.mean64())]
+    assert len(set(results)) == 1
+
+
+def test_a_model_that_diverged_leaves_no_trace() -> None:
+    """Not even of its tensors before the one that did."""
+    like: Tensors = {"a": torch.zeros(5000), "b": torch.zeros(9000)}
+    good = {"a": torch.full((5000,), 0.25), "b": torch.linspace(-0.4, 0.4, 9000)}
+    bad = {"a": torch.full((5000,), 0.125), "b": torch.full((9000,), 0.3)}
+    bad["b"][8999] = math.nan
+    total = ExactSum(like, 100)
+    total.add(good, 3, "good")
+    with pytest.raises(Diverged):
+        total.add(bad, 5, "bad")
+    assert total.weight == 3
+    assert digest(total.mean()) == digest(good)
 
 
 def test_many_addends_are_added_some_at_a_time_to_the_same_bits() -> None:
@@ -316,16 +337,20 @@ def test_many_addends_are_added_some_at_a_time_to_the_same_bits() -> None:
     assert bits(whole) == bits(backwards) == bits(parts)
 
 
+def memory(total: ExactSum) -> int:
+    return total._grids["odd size"].accumulators().data_ptr() if total._whole is None else total._whole._sum.data_ptr()
+
+
 def test_the_memory_of_a_sum_that_is_gone_is_taken_again_and_starts_at_zero() -> None:
     like: Tensors = {"odd size": torch.zeros(1237)}
     first = ExactSum(like, 10)
     first.add({"odd size": torch.full((1237,), 3.0)}, 1, "a")
     first.mean()
-    place = first._grids["odd size"].coarse.data_ptr()
+    place = memory(first)
     beside = ExactSum(like, 10)
-    assert beside._grids["odd size"].coarse.data_ptr() != place, "two sums at a time share nothing"
+    assert memory(beside) != place, "two sums at a time share nothing"
     del first
     second = ExactSum(like, 10)
-    assert second._grids["odd size"].coarse.data_ptr() == place
+    assert memory(second) == place
     second.add({"odd size": torch.full((1237,), 1.0)}, 1, "a")
     assert bool((second.mean()["odd size"] == 1.0).all())

@@ -112,6 +112,7 @@ def test_two_processes_at_once_convert_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shards", [1, 2, 4, 6])
 def test_after_a_kill_the_next_one_goes_on(tmp_path: Path, shards: int, root: Path) -> None:
     folder = write_leaf(tmp_path / "leaf", sizes=(5,) * 6)

@@ -116,7 +116,7 @@ def test_damaged_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     original = file.read_bytes()
     tried = 0
 
-    @settings(max_examples=QUICK, deadline=60_000, database=None, derandomize=True,
+    @settings(max_examples=QUICK, deadline=600_000, database=None, derandomize=True,
               suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
     @given(STEPS)
     def attempt(steps: Any) -> None:
@@ -129,6 +129,7 @@ def test_damaged_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files_thoroughly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDGSP_CACHE", str(tmp_path / "cache"))

@@ -113,6 +113,17 @@ def test_a_subset_of_the_clients(file: Path) -> None:
     assert load(str(file), clients=6).clients == tuple("012345")
 
 
+def test_clients_dealt_to_sites(file: Path) -> None:
+    sites, plain = load(f"{file}:sites=4"), load(str(file))
+    assert sorted(sites.sizes.tolist()) == [10, 10, 20, 20]
+    assert sorted(sites.train.rows.tolist()) == sorted(plain.train.rows.tolist()), "nobody's samples are lost or doubled"
+    assert sorted(sites.test.rows.tolist()) == sorted(plain.test.rows.tolist())
+    again = load(str(sites.source))
+    assert (again.source, again.fingerprint) == (f"npz:{file}:sites=4", sites.fingerprint)
+    with pytest.raises(InputError, match="sites must be from 1 to the 6 clients there are, not 7"):
+        load(f"{file}:sites=7")
+
+
 @pytest.mark.parametrize(("clients", "told"), [(7, "has 6 clients, not 7"), (0, "clients must be at least 1, not 0")])
 def test_too_few_clients(file: Path, clients: int, told: str) -> None:
     with pytest.raises(InputError, match=told):

@@ -6,6 +6,7 @@ where it agrees nothing of what the hostile site sent is in the result.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -17,6 +18,7 @@ import pytest
 from flwr.app import Array, Message, RecordDict
 
 import fedgsp
+from fedgsp.client import SGD
 from fedgsp.method import Method
 from fedgsp.plan import ICG, Constant, Grouped
 from tests.support import flower_grid, grid_deployments, hostile, tiny
@@ -95,6 +97,47 @@ class TestIntroductions:
         with pytest.raises(fedgsp.RunFailed, match=r"1 of the 4 sites came.*has samples of shape \(5,\)"):
             there.serve(wait_seconds=5.0)
 
+    def test_one_node_is_one_site_whatever_it_calls_itself(self, tmp_path: Path) -> None:
+        """Else it would count once for every name."""
+        there = small(tmp_path, settings={"sites": 4, "profile_every": 1}, rounds=3)
+        names = itertools.count()
+
+        def renamed(content: RecordDict) -> RecordDict:
+            facts = {**hostile.facts_of(content), "number": None}
+            number = next(names)
+            return hostile.with_facts(content, {**facts, "name": f"another-{number}"} if number else facts)
+
+        there.grid.tamper = on("query.hello", renamed)
+        result = there.serve()
+        assert result.status == "finished"
+        assert all(entry["present"] <= 4 for entry in result.history)
+        assert any("has another name on the same node" in event["cause"] for event in there.events("turned_away"))
+
+    def test_what_no_site_trained_on_needs_no_samples_in_a_replay(self, tmp_path: Path) -> None:
+        """A site that says it has new data, or a name that nobody knows, and then does not answer, ends no replay."""
+        there = small(tmp_path, settings={"sites": 4, "profile_every": 1}, rounds=3)
+
+        def tamper(at: Node, message: Message, content: RecordDict) -> RecordDict:
+            if at.number != 103:
+                return content
+            if message.metadata.message_type != "query.hello":
+                return RecordDict()
+            version = f"version-{next(asked)}"
+            return hostile.with_facts(content, {**hostile.facts_of(content), "version": version, "name": "nobody"})
+
+        asked = itertools.count()
+        there.grid.tamper = tamper
+        check_withstood(there, there.serve())
+
+    def test_who_comes_after_the_run_was_made_is_not_among_those_it_was_made_for(self, tmp_path: Path) -> None:
+        """SCAFFOLD divides by the number of clients: that of the beginning, in a replay too."""
+        there = small(tmp_path, scaffold(), settings={"sites": 3}, rounds=2)
+        first = {"query.hello": iter([lambda content: RecordDict()])}
+        there.grid.tamper = hostile.in_turn(first, [103], [])
+        result = there.serve()
+        assert result.history[0]["present"] == 4
+        check_withstood(there, result, ())
+
 
 class TestAnswers:
     @pytest.mark.parametrize("loss", [1.7e308, -1e7])
@@ -113,6 +156,12 @@ class TestAnswers:
         there.grid.tamper = on("evaluate", hostile.says(["parts", "test", name], value))
         check_withstood(there, there.serve())
         assert [event["client"] for event in there.events("not_judged")] == [3, 3]
+
+    def test_nobody_ends_a_run_by_saying_that_it_is_good_enough(self, tmp_path: Path) -> None:
+        untrained = grid_deployments.chains(8, SGD(lr=1e-9, batch_size=3))
+        there = small(tmp_path, untrained, clients=8, rounds=2, run={"target_accuracy": 1.0, "stop_at_target": True})
+        there.grid.tamper = on("evaluate", hostile.says(["parts", "test", "accuracy"], 1e9))
+        check_withstood(there, there.serve())
 
     def test_control_variates_are_guarded_as_the_model_is(self, tmp_path: Path) -> None:
         there = small(tmp_path, scaffold(), rounds=3)
@@ -135,6 +184,20 @@ class TestAnswers:
         there.grid.tamper = on("train", change)
         check_withstood(there, there.serve())
         assert "counters" in there.events("skipped")[0]["cause"]
+
+    def test_long_names_of_tensors_do_not_fill_the_event_log(self, tmp_path: Path) -> None:
+        there = small(tmp_path, rounds=1)
+
+        def change(content: RecordDict) -> RecordDict:
+            content["model"] = hostile.closed({"\n\x1b[2J" * 100_000: Array("float32", (1,), "", b"\0" * 4)})
+            return content
+
+        there.grid.tamper = on("train", change)
+        check_withstood(there, there.serve())
+        (event,) = there.events("skipped")
+        assert "other tensors than expected" in event["cause"]
+        assert len(event["cause"]) <= 300
+        assert event["cause"].isprintable()
 
 
 class TestHonest:

@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> Deployment:
 
 
 def scraped(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=300) as answer:
         lines = answer.read().decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 

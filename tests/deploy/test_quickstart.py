@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.deploy.client_answers import tensors_of
 from fedgsp.deploy.settings import DeploySettings
-from fedgsp.deploy.strategy import FedGSP, tensors_of
+from fedgsp.deploy.strategy import FedGSP
 from fedgsp.methods import METHODS, named
 from tests.support import flower_grid
 
@@ -123,6 +124,49 @@ def test_clients_that_tell_no_histogram_take_part_all_the_same(apps: Any) -> Non
         grid, ArrayRecord(task.Net().state_dict()), clock=grid.clock
     )
     assert result.train_metrics_clientapp[2]["num-examples"] == 240
+
+
+def test_what_a_client_says_of_itself_buys_no_more_than_the_bound(apps: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """60 examples each: one that claims ten million, and tells no histogram, counts for five times as much as the others."""
+    client, _, task = apps
+    del client._registered_funcs["query.histogram"]
+    grid = OwnGrid(client, 4)
+
+    def boasts(content: Any) -> None:
+        content["metrics"] = MetricRecord({**content["metrics"], "num-examples": 10_000_000})
+
+    def huge(content: Any) -> None:
+        content["metrics"] = MetricRecord({**content["metrics"], "train_loss": 1e300})
+
+    def silent(content: Any) -> None:
+        content["metrics"] = MetricRecord({"num-examples": 60})
+
+    start, settings = ArrayRecord(task.Net().state_dict()), DeploySettings(sites=4)
+    honest = FedGSP(rounds=1, kappa=1.0, settings=settings).start(grid, start, clock=grid.clock)
+    names = set(honest.train_metrics_clientapp[1])
+    for spoil, total in ((boasts, 180 + 300), (huge, 180), (silent, 240)):
+        grid = OwnGrid(client, 4)
+        grid.spoil[2] = spoil
+        result = FedGSP(rounds=1, kappa=1.0, settings=settings).start(grid, start, clock=grid.clock)
+        assert result.train_metrics_clientapp[1]["num-examples"] == total
+        assert set(result.train_metrics_clientapp[1]) == names
+    assert "beyond the bound" in capsys.readouterr().out
+
+
+def test_a_histogram_of_many_million_classes_is_not_believed(apps: Any) -> None:
+    client, _, task = apps
+    grid = OwnGrid(client, 4)
+    answer = grid.app
+
+    def app(message: Message, context: Context) -> Message:
+        if context.node_id == 2 and message.metadata.message_type == "query.histogram":
+            return Message(RecordDict({"histogram": MetricRecord({"counts": [1] * 1_000_000})}), reply_to=message)
+        return answer(message, context)
+
+    grid.app = app  # type: ignore[assignment]
+    settings = DeploySettings(sites=4)
+    result = FedGSP(rounds=1, kappa=1.0, settings=settings).start(grid, ArrayRecord(task.Net().state_dict()), clock=grid.clock)
+    assert result.train_metrics_clientapp[1]["num-examples"] == 240  # it trains as one that does not tell
 
 
 def test_what_a_client_may_not_send_is_left_out(apps: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,11 +11,11 @@ from flwr.app import RecordDict
 from fedgsp.client import SGD, UpdateNoise
 from fedgsp.core.errors import InputError
 from fedgsp.engine.transports.flower.noise_key import FILE, noise_key
-from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.registration import introduce
 from fedgsp.engine.transports.flower.run_spec import RunSpec
 from fedgsp.engine.transports.flower.site import read_site
 from fedgsp.engine.transports.flower.site_tasks import train
+from fedgsp.engine.transports.flower.wire import Refused
 from tests.support import tiny
 from tests.support.grid_deployments import Deployment, chains, deployment
 

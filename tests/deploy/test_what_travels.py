@@ -10,7 +10,8 @@ from flwr.app import ArrayRecord
 
 from fedgsp.core.tensors import digest
 from fedgsp.engine.transports.flower.base_model import MOST_BASES, take_base
-from fedgsp.engine.transports.flower.records import FLAT, SQUEEZED, Refused, pack, payload
+from fedgsp.engine.transports.flower.records import FLAT, SQUEEZED, pack, payload
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.models.state import frozen_tensors
 from tests.support import flower_grid, grid_deployments, tiny
 

@@ -1,4 +1,7 @@
-"""Every method ends in the same bits on every engine: this process, two processes, Ray, sites over Flower."""
+"""Every method ends in the same bits on every engine: this process, two processes, Ray, sites over Flower.
+
+A commit tries some of the methods on each, `make test-exhaustive` all of them.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +38,18 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return flower_grid.write_sites(folder / "sites", f"npz:{folder / 'data.npz'}", golden.CLIENTS, models=[golden.MODEL])
 
 
+@pytest.mark.sampled(12)
 def test_two_processes(name: str) -> None:
     assert golden.run(name, workers=2).state.digest() == golden.digest(name)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("ray_here")
 def test_ray(name: str) -> None:
     assert golden.run(name, workers=2, engine="ray").state.digest() == golden.digest(name)
 
 
+@pytest.mark.sampled(8)
 def test_flower(name: str, sites: list[Path], tmp_path: Path) -> None:
     grid = flower_grid.grid_of(sites)
     run = RunSection(rounds=golden.ROUNDS)

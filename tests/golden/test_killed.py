@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import fedgsp
 from fedgsp import Callback
+from fedgsp.core import forked
+from fedgsp.core.fork_server import serve
 from fedgsp.engine.messages import HopDone
 from tests.support import golden, tiny
+
+__all__ = ["serve", "train_until_killed"]
 
 
 class KillIn(Callback):
@@ -31,12 +33,14 @@ def train_until_killed(name: str, out: str) -> None:
     golden.run(name, out=out, callbacks=[KillIn(2)])
 
 
-def killed(name: str, out: Path) -> int:
-    """How a process ended that trains this method. Not forked: Ray's threads may be in this one."""
-    script = f"from tests.golden.test_killed import train_until_killed as train; train({name!r}, {str(out)!r})"
-    return subprocess.run([sys.executable, "-c", script], env=tiny.environment(), check=False, timeout=300).returncode
+def killed(name: str, out: Path) -> int | None:
+    """How a process ended that trains this method: forked by a server, since Ray's threads may be in this one."""
+    environment = {**tiny.environment(), "OMP_NUM_THREADS": "1"}
+    process = forked.start("tests.golden.test_killed", "train_until_killed", (name, str(out)), [], environment)
+    return process.wait(300)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_a_killed_run_resumes_and_replays_to_the_same_bits(name: str, tmp_path: Path) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mutations import __doc__ as described
 from tests.mutations.apply import NotFound, applied, which_tests
-from tests.mutations.faults import FAULTS
+from tests.mutations.faults import FAULTS, Fault
 from tests.mutations.generate import sample
 
 ROOT = Path(__file__).parents[2]
@@ -78,12 +80,24 @@ class Workshop:
         os.chdir(ROOT)
         sys.path.insert(0, str(self.source))
         os.environ["PYTHONPATH"] = str(self.source)
-        return int(pytest.main(["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", f"tests/{tests}"]))
+        return int(pytest.main(["-x", "-q", "-m", "not slow", "--exhaustive", "-p", "no:cacheprovider", f"tests/{tests}"]))
 
 
-def stated(words: list[str]) -> int:
-    """Try the stated faults; the exit code is 1 if one survives or is not there."""
-    chosen = [fault for fault in FAULTS if not words or any(word in str(fault) for word in words)]
+def changed_since(revision: str) -> set[str]:
+    """Files that differ from a revision, committed or not; none where the revision is not there (a shallow clone)."""
+    asked = ["git", "diff", "--name-only", revision]
+    return set(subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines())
+
+
+def sampled(number: int, seed: int, changed: set[str]) -> list[Fault]:
+    """All faults whose file or tests have changed, and so many of the others by the seed."""
+    near = [fault for fault in FAULTS if {f"src/fedgsp/{fault.file}", f"tests/{fault.tests.partition('::')[0]}"} & changed]
+    others = [fault for fault in FAULTS if fault not in near]
+    return near + random.Random(seed).sample(others, min(number, len(others)))
+
+
+def stated(chosen: Sequence[Fault]) -> int:
+    """Try stated faults; the exit code is 1 if one survives or is not there."""
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         shop = Workshop(Path(folder))
@@ -130,6 +144,8 @@ def main() -> int:
     )
     parser.add_argument("words", nargs="*")
     parser.add_argument("--generated", type=float, metavar="SECONDS")
+    parser.add_argument("--sample", type=int, metavar="NUMBER")
+    parser.add_argument("--since", default="HEAD~1", metavar="REVISION")
     parser.add_argument("--seed", type=int)
     told = parser.parse_args()
     import numpy  # noqa: F401  for all forked processes
@@ -137,10 +153,14 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
-    if told.generated is None:
-        return stated(told.words)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    return generated(told.generated, int(commit[:8] or "0", 16) if told.seed is None else told.seed)
+    seed = int(commit[:8] or "0", 16) if told.seed is None else told.seed
+    if told.generated is not None:
+        return generated(told.generated, seed)
+    if told.sample is None:
+        return stated([fault for fault in FAULTS if not told.words or any(word in str(fault) for word in told.words)])
+    print(f"seed {seed}: the faults of what has changed since {told.since}, and {told.sample} of the others", flush=True)
+    return stated(sampled(told.sample, seed, changed_since(told.since)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fedgsp.plan import ICG, NOBODY, ClusterShape, Random, deal, equal_size_clusters, group_sums, objective_z
-from fedgsp.plan.icg import Distance, plus_plus_start
+from fedgsp.plan.icg import Distance
+from fedgsp.plan.kmeans_start import plus_plus_start
 
 Counts = NDArray[np.int64]
 

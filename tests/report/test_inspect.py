@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ from fedgsp.data import FederatedData
 from fedgsp.data.arrays import from_arrays
 from fedgsp.data.in_memory import partition
 from fedgsp.data.partitioners import IID, Dirichlet, Shards
-from fedgsp.plan.divergence import mean_emd
+from fedgsp.plan.divergence import mean_emd, pairwise_cpd
 from fedgsp.report.duplicates import duplicates
 from fedgsp.report.femnist import edition
-from fedgsp.report.inspect import class_counts, effective, inspect
+from fedgsp.report.inspect import class_counts, effective, inspect, label_cpd
 from fedgsp.report.landmarks import scale
 from fedgsp.report.picture import draw, order_by_similarity
+from tests.support import tiny
 from tests.support.data_files import SHARED, write_leaf
 
 RNG = np.random.default_rng(0)
@@ -147,3 +150,28 @@ def test_the_real_writers() -> None:
     assert found.fingerprint == "1d82c2ecab26bbfd290003f9e6107ed9a3fc8be1a949ef39adda7dcbb1d13446"
     assert found.duplicates.within_clients == 0
     assert "FEMNIST, 368 writers, 42,042 samples" in str(found.edition)
+
+
+def test_distances_of_pairs_are_those_of_the_grouping() -> None:
+    shares = np.random.default_rng(3).dirichlet(np.ones(7), 12)
+    assert label_cpd(shares) == pytest.approx(pairwise_cpd(shares), abs=1e-12)
+
+
+PROBE = """
+import sys
+from fedgsp.cli.main import main
+sys.argv = ["fedgsp", "data", "inspect", sys.argv[1]]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+assert not {"torch", "scipy.optimize", "scipy.spatial", "matplotlib"} & sys.modules.keys()
+"""
+
+
+def test_the_command_imports_neither_torch_nor_the_slow_parts_of_scipy(tmp_path: Path) -> None:
+    source = f"npz:{tiny.write_npz(tmp_path / 'data.npz')}"
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, source], capture_output=True, text=True, check=False, env=tiny.environment()
+    )
+    assert done.returncode == 0, done.stderr

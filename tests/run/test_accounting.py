@@ -157,6 +157,17 @@ def test_a_secret_key_replays_and_resumes(tmp_path: Path) -> None:
     assert again.state.digest() != fedgsp.resume(out, workers=0, data=tiny.federation(), model=tiny.linear).state.digest()
 
 
+def test_with_a_secret_key_nobody_can_compute_who_is_drawn(tmp_path: Path) -> None:
+    """Eight rounds of 2 of 8 clients: the same seed draws the same clients, secret keys draw others each time."""
+    drawn = []
+    for number, secret in enumerate((False, False, True, True)):
+        out = tmp_path / str(number)
+        fedgsp.train(method(secret=secret), tiny.federation(), tiny.linear, rounds=8, workers=0, out=out, eval_every=8)
+        drawn.append([line["chains"] for line in read_log(out, "plans") if "chains" in line])
+    assert drawn[0] == drawn[1]
+    assert drawn[2] != drawn[3] != drawn[0] != drawn[2]
+
+
 def test_a_run_stops_with_a_sentence_when_its_budget_is_spent(tmp_path: Path) -> None:
     two, three = (Ledger("epsilon", PRIVATE, sampled=True).forecast([RoundCost(8, 2, 1)] * n) for n in (2, 3))
     rule = method(budget=(two + three) / 2)

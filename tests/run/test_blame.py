@@ -178,7 +178,7 @@ def _odd(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_metric_that_raises(workers: int, tmp_path: Path) -> None:
-    loss = fedgsp.models.classification().loss
+    loss = fedgsp.classification().loss
     task = fedgsp.Task("mine", loss, {"odd": _odd})
     told = r"^evaluation failed in round 1: KeyError: 'odd' \(test_blame\.py:\d+, in _odd\)\. The model of round 0"
     with pytest.raises(RunFailed, match=told) as failed:

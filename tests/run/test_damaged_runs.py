@@ -73,6 +73,7 @@ def test_no_damage_ends_in_a_traceback(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_no_damage_ends_in_a_traceback_however_it_is_drawn(run: Path, tmp_path: Path, seed: int) -> None:
     check(run, tmp_path, seed, each=60)

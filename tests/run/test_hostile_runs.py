@@ -78,6 +78,7 @@ def test_hostile_runs_are_refused_with_a_sentence_and_reach_nothing_outside(run:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_hundred_hostile_runs_however_they_are_drawn(run: Path, tmp_path: Path, seed: int) -> None:
     check(run, tmp_path, seed, count=100)

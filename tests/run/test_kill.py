@@ -66,6 +66,7 @@ def client_states(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("workers", "method"), [(1, "fedgsp"), (2, "fedgsp"), (4, "fedgsp"), (0, "fedgsp+dyn"), (2, "fedgsp+scaffold")]
 )

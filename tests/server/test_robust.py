@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -129,3 +131,11 @@ def test_what_nobody_trains_becomes_its_median() -> None:
 def test_senseless_parameters_are_refused(make: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         make()
+
+
+@pytest.mark.parametrize("rule", ROBUST, ids=lambda rule: type(rule).__name__)
+def test_every_rule_says_its_paper_its_breakdown_point_and_its_cost(rule: Combine) -> None:
+    told = sys.modules[type(rule).__module__].__doc__ or ""
+    assert re.search(r"(19|20)\d\d\)", told), "the paper's year"
+    assert "Breakdown point:" in told
+    assert "Cost:" in told

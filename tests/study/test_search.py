@@ -119,7 +119,7 @@ def test_an_own_sampler_and_pruner() -> None:
 
 def test_what_parts_are_tuned_over_becomes_ranges() -> None:
     method = fedgsp.named("fedavg")
-    lists = {"lr": [0.003, 0.01, 0.1], "momentum": [0.5, 0.9], "epochs": [1]}
+    lists: Any = {"lr": [0.003, 0.01, 0.1], "momentum": [0.5, 0.9], "epochs": [1]}
     assert searched(lists, method) == {
         "lr": fedgsp.Range(0.003, 0.1, log=True), "momentum": fedgsp.Range(0.5, 0.9), "epochs": (1,)
     }  # fmt: skip

@@ -6,13 +6,14 @@ import copy
 import json
 import math
 import resource
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from fedgsp.engine.transports.flower.records import FLAT
+from fedgsp.engine.transports.flower.records import FLAT, PROTOCOL, SQUEEZED
 from fedgsp.engine.transports.flower.wire import ALIGNED, HEAD, places
 from fedgsp.run.result import RunResult
 from tests.support.flower_grid import Node, Tamper
@@ -92,8 +93,12 @@ def structured(facts: Mapping[str, Any], harmless: Sequence[str] = ("seconds",))
         for value in (*NASTY, GONE):
             if not (path[-1] in harmless and value is not GONE and isinstance(value, (int, float))):
                 yield says(path, value)
-    for text in ("", "[]", "{", "null", '{"protocol": 2}', '{"protocol": 1}', "NaN", "[" * 3000, "9" * 10_000, "x" * 1_100_000):
+    for text in ("", "[]", "{", "null", '{"protocol": 1}', "NaN", "[" * 3000, "9" * 10_000, "x" * 1_100_000):
         yield _says_only(text)
+    for value in ("no", "no\n\x1b[2J" * 10_000, 10**30, DEEP, None):
+        for more in ({}, {"wants": "base"}, {"wants": [1]}, {"changed": True}, {"for_good": "yes", "changed": 7}):
+            yield _says_only(json.dumps({"protocol": PROTOCOL, "refused": value, **more}))
+    yield _says_only(json.dumps({"protocol": PROTOCOL}))
     yield lambda content: RecordDict()
 
 
@@ -195,6 +200,32 @@ def tensor_changes(name: str) -> Iterator[Change]:
         return content
 
     yield other_kind
+
+
+def squeezed_changes(rng: np.random.Generator) -> Iterator[Change]:
+    """A squeezed model that is none, or that would take all memory when it is opened."""
+
+    def whole(make: Callable[[bytes], bytes], kind: str = SQUEEZED) -> Change:
+        def changed(content: RecordDict) -> RecordDict:
+            record: Any = content["model"]
+            data = make(record[FLAT].data)
+            content["model"] = ArrayRecord({FLAT: Array("uint8", (len(data),), kind, data)})
+            return content
+
+        return changed
+
+    bomb = zlib.compress(b"\0" * 400_000_000)
+    yield whole(lambda data: bomb)
+    yield whole(lambda data: zlib.compress(b""))
+    yield whole(lambda data: zlib.compress(zlib.decompress(data) + b"\0"))
+    yield whole(lambda data: zlib.compress(zlib.decompress(data)[:-1]))
+    yield whole(lambda data: data + b"more")
+    yield whole(lambda data: data, FLAT)
+    yield whole(lambda data: data, "fedgsp.flat.squeezed.twice")
+    for _ in range(40):
+        cut, noise = float(rng.random()), rng.bytes(int(rng.integers(1, 400)))
+        yield whole(lambda data, cut=cut: data[: int(cut * len(data))])  # type: ignore[misc]
+        yield whole(lambda data, noise=noise: noise)  # type: ignore[misc]
 
 
 def drawn_bytes(rng: np.random.Generator, name: str) -> Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import re
 from typing import Any
 
 
@@ -30,6 +31,11 @@ def run_cells(cells: list[Any], name: str) -> list[str]:
                 value = eval(compile(ast.Expression(last.value), f"{name}, code cell {number + 1}", "eval"), space)
         said.append(out.getvalue() + ("" if value is None else f"{value!r}"))
     return said
+
+
+def words(text: str) -> str:
+    """Without numbers, which are another machine's, and without what depends on them: spaces, marks, places in memory."""
+    return re.sub(r"[^a-z]+", " ", re.sub(r" at 0x\w+", "", text.lower())).strip()
 
 
 def stored_texts(cells: list[Any]) -> list[str]:

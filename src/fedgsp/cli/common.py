@@ -8,7 +8,9 @@ from typing import Annotated, overload
 import typer
 
 RunDirectoryArgument = Annotated[Path, typer.Argument(help="Run directory.")]
-MethodName = Annotated[str | None, typer.Option(help="Method, such as fedgsp or fedavg. See `fedgsp methods`.")]
+MethodName = Annotated[
+    str | None, typer.Option(help="Method, such as fedgsp or fedavg (`fedgsp methods`), or package.module:METHOD.")
+]
 DataSource = Annotated[str | None, typer.Option(help="Data source, such as glyphs:clients=100 or npz:FILE.")]
 ModelName = Annotated[str | None, typer.Option(help="Model: a name (`fedgsp models`) or package.module:callable.")]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds.")]
@@ -42,6 +44,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else."
 Report = Annotated[bool, typer.Option("--report", help="Write a report page when the run ends.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Serve a live page of the run on this machine.")]
 TensorBoardFolder = Annotated[Path | None, typer.Option(help="Also log to TensorBoard, into this folder.")]
+WandBProject = Annotated[
+    str | None, typer.Option("--wandb", help="Also log to this project of Weights & Biases; WANDB_MODE=offline sends nothing.")
+]
 MLflowAddress = Annotated[str | None, typer.Option(help="Also log to MLflow: its address, or auto.")]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.data.sources import absolute
-from fedgsp.methods import named
 from fedgsp.run.config import RunConfig, from_dict, read_config
 from fedgsp.run.overlay import put, put_all
+from fedgsp.study.entries import read_method
 
 OPTIONS = {
     "rounds": "run.rounds", "seed": "run.seed", "workers": "run.workers", "device": "run.device",
@@ -45,7 +45,7 @@ def build_config(file: Path | None, options: Mapping[str, Any], sets: Sequence[s
     """
     table = (read_config(file, trust=trust) if file is not None else RunConfig()).as_dict()
     if options.get("method") is not None:
-        table["method"] = named(options["method"]).encode()
+        table["method"] = read_method(options["method"])[1].encode()
     for name, path in OPTIONS.items():
         if options.get(name) is not None:
             table.setdefault(path.split(".")[0], {})

@@ -91,6 +91,7 @@ def run(
     watch: common.Watch = False,
     tensorboard: common.TensorBoardFolder = None,
     mlflow: common.MLflowAddress = None,
+    wandb: common.WandBProject = None,
 ) -> None:
     """Train a method. With no arguments: FedGSP on generated handwriting, about a minute."""
     options = {**locals(), "workers": common.worker_count(workers)}
@@ -108,7 +109,7 @@ def run(
     if dry_run:
         _dry_run(built, place, as_json, fleet)
     else:
-        loggers = _loggers(place, tensorboard, mlflow)
+        loggers = _loggers(place, tensorboard, mlflow, wandb)
         _train(built, place, Output(quiet, as_json, report, watch), loggers, profile)
 
 
@@ -130,6 +131,7 @@ def resume(
     watch: common.Watch = False,
     tensorboard: common.TensorBoardFolder = None,
     mlflow: common.MLflowAddress = None,
+    wandb: common.WandBProject = None,
 ) -> None:
     """Resume a run that was stopped. Its result has the same bits as if it had never been stopped."""
     from fedgsp.run import lifecycle
@@ -146,7 +148,7 @@ def resume(
             round_=round_,
             other_numerics=other_numerics,
             builder=RunBuilder(trust=trust),
-            callbacks=[*output.callbacks(), *_loggers(directory, tensorboard, mlflow)],
+            callbacks=[*output.callbacks(), *_loggers(directory, tensorboard, mlflow, wandb)],
         )
     if not output.silent and not result.trained_now:
         typer.echo(f"{directory} was already finished after {result.rounds} rounds. --rounds trains further.")
@@ -253,7 +255,7 @@ def _hint_on_interrupt(place: Path) -> Iterator[None]:
         raise
 
 
-def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None) -> list[Any]:
+def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None, wandb: str | None) -> list[Any]:
     """Callbacks of other tools; what they need is missed before anything starts."""
     made: list[Any] = []
     if tensorboard is not None:
@@ -264,6 +266,10 @@ def _loggers(place: Path, tensorboard: Path | None, mlflow: str | None) -> list[
         from fedgsp.report.loggers import MLflow
 
         made.append(MLflow(place, None if mlflow == "auto" else mlflow))
+    if wandb is not None:
+        from fedgsp.report.loggers import WandB
+
+        made.append(WandB(wandb, directory=place))
     return made
 
 

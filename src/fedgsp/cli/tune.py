@@ -42,7 +42,9 @@ def tune(
     data_seed: Annotated[int | None, typer.Option(help="Seed of generated data, splits and subsets.")] = None,
     validation: Annotated[float | None, typer.Option(help="Share of training samples kept for choosing. Default: 0.1.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep. Default: runs/tune-METHOD.")] = None,
-    driver: Annotated[str, typer.Option(help="grid tries every point; optuna chooses points (extra: optuna).")] = "grid",
+    driver: Annotated[
+        str, typer.Option(help="Who chooses the points: grid (all of them) or optuna (needs the extra optuna).")
+    ] = "grid",
     trials: Annotated[int | None, typer.Option(help="Points that optuna tries. Default: 20.")] = None,
     prune: Annotated[bool, typer.Option(help="Let optuna stop points that fall behind.")] = True,
     search_seed: Annotated[int, typer.Option(help="Seed of optuna's choices.")] = 0,

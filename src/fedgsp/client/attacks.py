@@ -25,6 +25,7 @@ from fedgsp.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedgsp.client.context import LocalContext
+    from fedgsp.models.split import BatchOutputs, Level
 
 HANDED = "handed"
 
@@ -128,14 +129,17 @@ class Gaussian(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFlip(Attack):
-    """Attackers train on wrong labels: class C - 1 - y in place of y. By plain steps, since the loss is another one."""
+    """Attackers train on wrong labels: class C - 1 - y in place of y."""
 
     kind: ClassVar[str] = "attack-label-flip"
 
-    def objective(self, ctx: LocalContext, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss of the wrong labels."""
+    def looks_at(self) -> Level:
+        """At the logits, so that the kernels make these steps too."""
+        return "logits"
+
+    def loss_term(self, ctx: LocalContext, seen: BatchOutputs, y: torch.Tensor) -> torch.Tensor | None:
+        """The loss of the wrong labels in place of that of the right ones."""
         if not self.attacks(ctx):
-            return super().objective(ctx, x, y)
-        outputs = ctx.model(x)
-        loss = ctx.task.loss(outputs, outputs.shape[1] - 1 - y).mean()
-        return loss, loss
+            return None
+        wrong = seen.outputs.shape[1] - 1 - y
+        return ctx.task.loss(seen.outputs, wrong).mean() - ctx.task.loss(seen.outputs, y).mean()

@@ -18,7 +18,7 @@ from fedgsp.models.state import load_tensors
 from fedgsp.models.task import Task
 
 
-@dataclass
+@dataclass(repr=False)
 class LocalContext:
     """One client's hop: what the hooks of a local rule may look at and keep notes in.
 
@@ -68,6 +68,10 @@ class LocalContext:
     wire: Wire = FULL
     untrained: Callable[[], Tensors] = dict
     _frozen_models: dict[str, nn.Module] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        model = type(self.model).__name__
+        return f"LocalContext(round {self.round}, client {self.client}, lr {self.lr:g}, {model}, {self.samples} samples)"
 
     def fetch_global(self, prefix: str = "") -> Tensors:
         """The round's model, downloaded beside the handed one; for a chain's first client, who was handed it, nothing is sent.

@@ -106,12 +106,12 @@ class ChainResult:
 
     index: int
     chain: Chain
-    tensors: Tensors
-    hops: tuple[HopReport, ...]
-    sent: Tensors = field(default_factory=dict)
-    client_versions: dict[int, str] = field(default_factory=dict)
+    tensors: Tensors = field(repr=False)
+    hops: tuple[HopReport, ...] = field(repr=False)
+    sent: Tensors = field(default_factory=dict, repr=False)
+    client_versions: dict[int, str] = field(default_factory=dict, repr=False)
     summed: bool = False
-    partial: PartialSum | None = None
+    partial: PartialSum | None = field(default=None, repr=False)
 
     @property
     def samples(self) -> int:

@@ -235,12 +235,8 @@ def _defined(part: Any) -> Any:
 @lru_cache(maxsize=64)
 def _place(thing: Any) -> str | None:
     try:
-        file = inspect.getsourcefile(thing) or inspect.getfile(thing)
-        return (
-            None
-            if _is_installed(Path(file)) or Path(file).is_relative_to(STANDARD)
-            else f"{_short(file)}:{inspect.getsourcelines(thing)[1]}"
-        )
+        file, line = inspect.getsourcefile(thing) or inspect.getfile(thing), inspect.getsourcelines(thing)[1]
+        return None if _is_installed(Path(file)) or Path(file).is_relative_to(STANDARD) else f"{_short(file)}:{line}"
     except (OSError, TypeError):  # no source, as in a notebook's cell or a text that was executed: the first function's line
         found = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
         codes = [function.__code__ for function in found if isinstance(function, FunctionType)]

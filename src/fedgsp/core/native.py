@@ -7,6 +7,7 @@ carries a digest of the source, the compiler, its flags and the processor, so th
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import platform
@@ -68,9 +69,13 @@ def _compiler() -> str | None:
 
 
 def _key(compiler: str, source: Path, flags: tuple[str, ...]) -> str:
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
-    facts = [source.read_text(), version, " ".join(flags), platform.machine(), processor()]
+    facts = [source.read_text(), _version(compiler), " ".join(flags), platform.machine(), processor()]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+@functools.cache
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
 
 def processor() -> str:

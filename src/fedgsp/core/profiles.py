@@ -11,7 +11,7 @@ IGNORED = -100
 """The label of a position that counts for nothing: padding. Torch's losses leave out the same number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profiles:
     """The clients that are there this round, and what they say of their data.
 
@@ -31,3 +31,6 @@ class Profiles:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def __repr__(self) -> str:
+        return f"Profiles({len(self)} clients, counts of {self.counts.shape[1]}, {int(self.sizes.sum())} training samples)"

@@ -39,11 +39,14 @@ class Purpose(IntEnum):
     TRANSFORM = 31
     SERVER_NOISE = 40
     CLIENT_NOISE = 41
+    ATTACKERS = 50
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
     """The generator of one purpose and key. Keys of one purpose always have the same length."""
-    return np.random.default_rng([seed, int(purpose), *key])
+    words = (seed, int(purpose), *key)
+    small = min(words) >= 0 and max(words) <= LARGEST_SEED
+    return np.random.default_rng(np.array(words, dtype=np.uint32) if small else words)  # the same numbers, an array sooner
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,19 @@ class Seeds:
     def torch(self, round_: int, client: int, visit: int) -> int:
         """What torch is seeded with before a client trains (dropout and the like)."""
         return int(generator(self.seed, Purpose.TORCH, round_, client, visit).integers(2**63))
+
+
+@dataclass(frozen=True)
+class SecretDraws(Seeds):
+    """The same for whoever plans rounds, where nobody else may compute who is drawn: by `secret` in place of the seed."""
+
+    def plan(self, round_: int) -> np.random.Generator:
+        """See `Seeds.plan`."""
+        return np.random.default_rng([*self.secret, int(Purpose.PLAN), round_])
+
+    def groups(self, round_: int) -> np.random.Generator:
+        """See `Seeds.groups`."""
+        return np.random.default_rng([*self.secret, int(Purpose.GROUPS), round_])
 
 
 def noise_generator(key: Sequence[int], purpose: Purpose, about: str, *where: int) -> np.random.Generator:

@@ -7,6 +7,8 @@ model. The fine grid keeps what the coarse one drops, so the mean of equal float
 values below some 2**-28 of the largest (or of 1; for planned weights of 8,000, a bit less for each doubling): these are kept to
 within 2**-52 of it.
 
+Where there is a compiler the two grids' numbers are added as one whole number of 64 bits (`core.whole_sums`): the same bits.
+
 That is for tensors that are trained, whose values have a scale; for one that outgrew it by far, training has diverged. Tensors
 that nobody trains (buffers, counters, frozen weights) have none: they are summed by `core.buffer_sums`, without any limit.
 """
@@ -15,9 +17,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections import deque
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -28,116 +28,13 @@ from numpy.typing import NDArray
 
 from fedgsp.core.buffer_sums import BufferSum, PartialBufferSum, flat, power_of_two_above
 from fedgsp.core.errors import Diverged
+from fedgsp.core.sum_grids import BLOCK, HEADROOM_BITS, MOST_ADDENDS_BITS, SMALL, SPARE, SPARE_WHOLE, Grid, SmallSum
+from fedgsp.core.whole_sums import WholeSum, available
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
 
-HEADROOM_BITS = 16
-"""A value may outgrow the start model's largest entry (at least 1) by this many bits before it counts as diverged."""
-SUM_BITS = 50
-"""Partial sums stay below 2**SUM_BITS grid units: two bits under float64's 53 for the rounding trick below."""
-MOST_ADDENDS_BITS = 20
-BLOCK = 32768
-"""Elements handled at a time: the temporaries stay in the cache, and torch does not start threads for so few."""
-SMALL = BLOCK
-"""A model of at most so many elements is added as one vector."""
-WAITING = 64
-"""So many small models are added at once, if they have no more than"""
-TOGETHER = 2**17
-"""elements together (1 MB)."""
-
-
-class _Spare:
-    """The accumulators of sums that are gone, for the next ones of the same size.
-
-    Every round has a new sum of the same model; without this it would ask for its memory (16 bytes a parameter) and have it
-    paged in anew each time. No more than `most` are kept.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._kept: deque[torch.Tensor] = deque(maxlen=most)
-
-    def take(self, size: int) -> torch.Tensor:
-        """Zeros of shape (2, size)."""
-        with suppress(IndexError):  # another thread was faster
-            for _ in range(len(self._kept)):
-                kept = self._kept.popleft()
-                if kept.shape[1] == size:
-                    return kept.zero_()
-                self._kept.append(kept)
-        return torch.zeros(2, size, dtype=torch.float64)
-
-    def give(self, accumulators: torch.Tensor) -> None:
-        """Nobody looks at these any more."""
-        self._kept.append(accumulators)
-
-
-_SPARE = _Spare(most=2)
-
-
-class _Grid:
-    """One tensor's two accumulators and the constants that round a float64 to a multiple of each grid."""
-
-    def __init__(self, like: torch.Tensor, weight_bits: int, coarse: torch.Tensor, fine: torch.Tensor) -> None:
-        largest = float(like.detach().abs().max()) if like.numel() else 0.0
-        scale_bits = power_of_two_above(max(1.0, largest))
-        coarse_bits = weight_bits + scale_bits + HEADROOM_BITS - SUM_BITS
-        fine_bits = coarse_bits + MOST_ADDENDS_BITS - SUM_BITS
-        self.limit = 2.0 ** (scale_bits + HEADROOM_BITS)
-        self.round_coarse = 1.5 * 2.0 ** (coarse_bits + 52)  # adding and subtracting it rounds to a multiple of 2**coarse_bits
-        self.round_fine = 1.5 * 2.0 ** (fine_bits + 52)
-        self.key = (coarse_bits, fine_bits)
-        self.coarse, self.fine = coarse, fine
-
-    def add(self, values: torch.Tensor, weight: float) -> None:
-        for begin in range(0, values.numel(), BLOCK):
-            part = slice(begin, begin + BLOCK)
-            rest = values[part].to(torch.float64, copy=True).mul_(weight)  # a copy: the addend is not ours
-            rounded = rest.add(self.round_coarse).sub_(self.round_coarse)
-            self.coarse[part] += rounded
-            rest.sub_(rounded)
-            self.fine[part] += rest.add_(self.round_fine).sub_(self.round_fine)
-
-
-class _Small:
-    """Small models, all tensors as one vector and some models at a time: calls cost more than numbers there."""
-
-    def __init__(self, grids: list[_Grid], accumulators: torch.Tensor) -> None:
-        sizes = torch.tensor([grid.coarse.numel() for grid in grids])
-
-        def spread(values: list[float]) -> torch.Tensor:
-            return torch.tensor(values, dtype=torch.float64).repeat_interleave(sizes)
-
-        self._coarse, self._fine = accumulators
-        self._round_coarse, self._round_fine = spread([g.round_coarse for g in grids]), spread([g.round_fine for g in grids])
-        self._limits = spread([g.limit for g in grids])
-        self._surely_within = min(g.limit for g in grids)
-        self._waiting = torch.empty(max(1, min(WAITING, TOGETHER // len(self._coarse))), len(self._coarse), dtype=torch.float64)
-        self._weights: list[float] = []
-
-    def put(self, tensors: list[torch.Tensor], weight: float) -> bool:
-        """Copy one model to those that wait, unless some value is beyond its limit: then False."""
-        flat = [tensor.detach().reshape(-1) for tensor in tensors]
-        if any(tensor.dtype != torch.float32 for tensor in flat):
-            flat = [tensor.to(torch.float64) for tensor in flat]
-        row = self._waiting[len(self._weights)]
-        row.copy_(flat[0] if len(flat) == 1 else torch.cat(flat))
-        largest = float(torch.linalg.vector_norm(row, math.inf))  # nan if one is
-        if not largest <= self._surely_within and not bool((row.abs() <= self._limits).all()):
-            return False
-        self._weights.append(weight)
-        if len(self._weights) == len(self._waiting):
-            self.flush()
-        return True
-
-    def flush(self) -> None:
-        """Add all that wait."""
-        rest = self._waiting[: len(self._weights)]
-        rest.mul_(torch.tensor(self._weights, dtype=torch.float64).unsqueeze(1))
-        rounded = rest.add(self._round_coarse).sub_(self._round_coarse)
-        self._coarse += rounded.sum(0)  # exact, like every sum of multiples of a grid here
-        self._fine += rest.sub_(rounded).add_(self._round_fine).sub_(self._round_fine).sum(0)
-        self._weights = []
+__all__ = ["BLOCK", "HEADROOM_BITS", "MOST_ADDENDS_BITS", "ExactSum", "PartialSum", "in_own_types"]
 
 
 def in_own_types(values: Tensors, like: Tensors) -> Tensors:
@@ -188,17 +85,20 @@ class ExactSum:
         on_grids, apart = _sorted_out(like, trained)
         self._wide = [BufferSum(tensors) for tensors in apart]
         self._apart = {name for tensors in apart for name in tensors}
-        size = sum(tensor.numel() for tensor in on_grids.values())
-        accumulators = self._accumulators = _SPARE.take(size)
-        weakref.finalize(self, _SPARE.give, accumulators).atexit = False
-        self._grids: dict[str, _Grid] = {}
-        begin = 0
-        for name, tensor in on_grids.items():
-            coarse, fine = accumulators[:, begin : begin + tensor.numel()]
-            self._grids[name] = _Grid(tensor.double() if tensor.dtype == torch.bool else tensor, bits, coarse, fine)
-            begin += tensor.numel()
+        self._grids = {
+            name: Grid(tensor.double() if tensor.dtype == torch.bool else tensor, bits) for name, tensor in on_grids.items()
+        }
         self._keys = {name: grid.key for name, grid in self._grids.items()}
-        self._small = _Small(list(self._grids.values()), accumulators) if 0 < size <= SMALL else None
+        self._accumulators: torch.Tensor | None = None
+        self._small: SmallSum | None = None
+        self._whole: WholeSum | None = None
+        if on_grids and available() and all(tensor.dtype == torch.float32 for tensor in on_grids.values()):
+            wholes = [grid.whole for grid in self._grids.values()]
+            self._whole = WholeSum(wholes, SPARE_WHOLE.take, SPARE_WHOLE.give)
+        else:
+            self._accumulators = self._joined()
+            if 0 < self._accumulators.shape[1] <= SMALL:
+                self._small = SmallSum(list(self._grids.values()), self._accumulators)
 
     @property
     def weight(self) -> float:
@@ -219,28 +119,23 @@ class ExactSum:
             raise ValueError(f"{who} handed on other tensors than the model has: {', '.join(odd)}")
         self._check_shapes(tensors, who)
         exactly = Fraction(weight)
-        if self._small is not None and self._small.put([tensors[name] for name in self._grids], weight):
-            self._account(exactly, 1)
-        else:
-            self._check_values(tensors, who)
-            self._account(exactly, 1)
-            for name, grid in self._grids.items():
-                grid.add(tensors[name].detach().reshape(-1), weight)
+        names = list(self._grids)
+        for name in self._added_quickly([tensors[name] for name in names], names, weight, who):
+            self._grids[name].add(tensors[name].detach().reshape(-1), weight)
+        self._account(exactly, 1)
         for wide in self._wide:
             wide.add(tensors, exactly)
 
     def partial(self) -> PartialSum:
         """What was added so far, for a sum elsewhere to merge; a copy."""
-        self._settle()
         wide = tuple(wide.partial() for wide in self._wide)
-        return PartialSum(self._accumulators.numpy().copy(), self._keys, self._weight, self._count, wide)
+        return PartialSum(self._settled().numpy().copy(), self._keys, self._weight, self._count, wide)
 
     def merge(self, other: PartialSum) -> None:
         """Add a partial sum of the same round."""
         if other.keys != self._keys or len(other.wide) != len(self._wide):
             raise ValueError("partial sums of different rounds cannot be merged")
-        self._settle()
-        ours = self._accumulators.numpy()
+        ours = self._settled().numpy()
         np.add(ours, other.accumulators, out=ours)
         for wide, part in zip(self._wide, other.wide, strict=True):
             wide.merge(part)
@@ -257,27 +152,73 @@ class ExactSum:
         """
         if self._weight == 0:
             raise Diverged("no chain of this round trained a single sample, so there is nothing to average.")
-        weight = float(self._weight)
-        found = {name: total / weight for name, total in self._on_grids().items()}
+        found = self._on_grids(float(self._weight))
         for wide in self._wide:
             found.update(wide.mean(self._weight))
         return {name: found[name] for name in self._like}
 
     def total64(self) -> Tensors:
         """The weighted sum itself in float64."""
-        found = self._on_grids()
+        found = self._on_grids(1.0)
         for wide in self._wide:
             found.update(wide.total64())
         return {name: found[name] for name in self._like}
 
-    def _on_grids(self) -> Tensors:
-        self._settle()
-        return {name: (grid.coarse + grid.fine).reshape(self._like[name].shape) for name, grid in self._grids.items()}
+    def _added_quickly(self, tensors: list[torch.Tensor], names: list[str], weight: float, who: str) -> list[str]:
+        """Add what can be as whole numbers or as one vector; the names of the rest. Nothing is added if a value diverged."""
+        left = names
+        if self._whole is not None:
+            numbers = self._whole.add(tensors, weight)
+            left = [names[number] for number in numbers]
+        elif self._small is not None and self._small.put(tensors, weight):
+            left = []
+        if left:
+            try:
+                self._check_values(dict(zip(names, tensors, strict=True)), left, who)
+            except Diverged:
+                if self._whole is not None:
+                    self._whole.take_back(tensors, weight, numbers)
+                raise
+        return left
 
-    def _settle(self) -> None:
-        """Add what waits."""
+    def _on_grids(self, weight: float) -> Tensors:
+        """What was added on grids, divided by a weight."""
+        found = {}
+        if self._whole is not None:
+            for number, grid in enumerate(self._grids.values()):
+                if grid.pair is not None:
+                    self._whole.move(number, *grid.pair)
+            parts = torch.split(self._whole.means(weight), [grid.whole.size for grid in self._grids.values()])
+            found = dict(zip(self._grids, parts, strict=True))
+        elif self._small is not None:
+            self._small.flush()
+        for name, grid in self._grids.items():
+            if grid.pair is not None or self._whole is None:
+                coarse, fine = grid.accumulators()
+                found[name] = (coarse + fine) / weight
+        return {name: found[name].reshape(self._like[name].shape) for name in self._grids}
+
+    def _settled(self) -> torch.Tensor:
+        """The accumulators (2, size) of all tensors, with all that was added otherwise."""
+        if self._accumulators is None:
+            self._accumulators = self._joined()
         if self._small is not None:
             self._small.flush()
+        if self._whole is not None:
+            for number, grid in enumerate(self._grids.values()):
+                self._whole.move(number, *grid.accumulators())
+        return self._accumulators
+
+    def _joined(self) -> torch.Tensor:
+        """Accumulators that lie one after the other, with what is in those that there are."""
+        sizes = [grid.whole.size for grid in self._grids.values()]
+        whole = SPARE.take(sum(sizes))
+        weakref.finalize(self, SPARE.give, whole).atexit = False
+        for grid, part in zip(self._grids.values(), torch.split(whole, sizes, dim=1), strict=True):
+            if grid.pair is not None:
+                part += grid.pair
+            grid.pair = part
+        return whole
 
     def _check_shapes(self, tensors: Tensors, who: str) -> None:
         for name, tensor in tensors.items():
@@ -286,9 +227,9 @@ class ExactSum:
             if name in self._apart and tensor.dtype != self._like[name].dtype:
                 raise ValueError(f"{who}: tensor '{name}' is of type {tensor.dtype}, not {self._like[name].dtype}")
 
-    def _check_values(self, tensors: Tensors, who: str) -> None:
-        for name, grid in self._grids.items():
-            tensor = tensors[name].detach()
+    def _check_values(self, tensors: Tensors, names: Sequence[str], who: str) -> None:
+        for name in names:
+            tensor, grid = tensors[name].detach(), self._grids[name]
             if tensor.numel() == 0:
                 continue
             largest = float((tensor.double() if tensor.dtype == torch.bool else tensor).abs().max())

@@ -314,6 +314,31 @@ class FederatedData:
         drawn = generator(data_seed, Purpose.SUBSET).permutation(len(self))[:count]
         return self.select(np.sort(drawn))
 
+    def dealt(self, sites: int, data_seed: int) -> FederatedData:
+        """The clients dealt at random to so many sites, each of which holds all that its clients have.
+
+        Args:
+            sites: How many sites; their sizes in clients differ by one at most.
+            data_seed: The seed of the draw.
+
+        Returns:
+            A federation whose clients are the sites, which shares the arrays.
+
+        Raises:
+            InputError: There are fewer clients than sites, or no site.
+        """
+        if not 1 <= sites <= len(self):
+            raise InputError(f"sites must be from 1 to the {len(self)} clients there are, not {sites}.")
+        order = generator(data_seed, Purpose.SUBSET).permutation(len(self))
+        members = [np.sort(order[site::sites]) for site in range(sites)]
+
+        def together(split: Split) -> Split:
+            return Split.of([np.concatenate([split[int(client)] for client in its]) for its in members])
+
+        names = tuple(f"site {site}" for site in range(sites))
+        train, validation, test = together(self.train), together(self.validation), together(self.test)
+        return replace(self, clients=names, train=train, validation=validation, test=test, source=None)
+
     def with_validation(self, fraction: float, data_seed: int) -> FederatedData:
         """Carve a validation split out of every client's training samples, for tuning.
 

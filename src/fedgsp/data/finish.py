@@ -15,7 +15,7 @@ Standardise = bool | str
 """True: by the population's means and deviations; "client": by each client's own."""
 Transform = str | Callable[[Any], Any]
 """A name such as "crop2+flip", `package.module:callable`, or a callable."""
-WORDS = {"true": True, "false": False, EACH_CLIENT: EACH_CLIENT}
+WORDS: dict[str, Standardise] = {"true": True, "false": False, EACH_CLIENT: EACH_CLIENT}
 
 
 def finished(data: FederatedData, standardise: Standardise = False, transform: Transform | None = None) -> FederatedData:

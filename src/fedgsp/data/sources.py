@@ -52,6 +52,8 @@ KINDS: dict[str, SourceKind] = {
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv"}
 FINISH = ("standardise", "transform")
 """Options of all sources: what is done to the samples once they are read."""
+SITES = "sites"
+"""An option of every source: its clients are dealt to so many sites (`FederatedData.dealt`)."""
 OPTIONS = re.compile(r":(?=[^:/,=]+=)")
 """Where options begin: a colon with key= behind it. The last such place counts, so paths and values may hold colons."""
 
@@ -128,7 +130,8 @@ def load(
     parsed = replace(whole, options={key: value for key, value in whole.options.items() if key not in FINISH})
     kind = KINDS[parsed.kind]
     accepted = _accepted(kind.load)
-    options = _typed_options(parsed, accepted)
+    options = _typed_options(parsed, {**accepted, SITES: "int"})
+    sites = options.pop(SITES, None)
     if data_seed is not None:
         check_seed(data_seed)
     if clients is not None and clients < 1:
@@ -139,6 +142,9 @@ def load(
     if made:
         options["clients"] = clients
     data = kind.load(parsed.path, progress=progress, **options) if kind.takes_path else kind.load(**options)
+    if sites is not None:
+        data = data.dealt(sites, options.get("seed", 0))
+        options[SITES] = sites
     drawn = clients is not None and not made
     if clients is not None and drawn:
         if clients > len(data):
@@ -169,6 +175,17 @@ def absolute(source: str) -> str:
     if not parsed.path or not KINDS[parsed.kind].local:
         return str(parsed)
     return str(replace(parsed, path=str(Path(parsed.path).resolve())))
+
+
+def with_option(source: str, key: str, value: object) -> str:
+    """The same source with one option more.
+
+    Example:
+        >>> with_option("glyphs:clients=20", "sites", 5)
+        'glyphs:clients=20,sites=5'
+    """
+    parsed = parse(source)
+    return str(replace(parsed, options={**parsed.options, key: str(value)}))
 
 
 def _split_options(text: str) -> tuple[str, dict[str, str]]:

@@ -13,8 +13,9 @@ from fedgsp.data.federated import SPLITS
 from fedgsp.deploy.site_log import SampleFormat, SiteRecord
 from fedgsp.engine.transports.flower import site_checks
 from fedgsp.engine.transports.flower.conversation import CheckedAnswer, OutgoingMessage, Questions
-from fedgsp.engine.transports.flower.records import Refused, say
+from fedgsp.engine.transports.flower.records import say
 from fedgsp.engine.transports.flower.site_checks import SiteLimits
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.run_spec import RunSpec

@@ -57,7 +57,7 @@ def _checks(folder: Path, superlink: str | None, offline: bool, insecure: bool) 
     if site is None:
         yield Check("site.toml", "wrong", trouble)
     else:
-        yield Check("site.toml", "ok", f"site '{site.name}', histogram {site.histogram}")
+        yield Check("site.toml", "ok", f"site '{site.name}', histogram {site.histogram}{_demands(site)}")
         yield from _data(folder, site)
         yield _disk(site.state)
     yield from [Check("keys", "note", "INSECURE, as asked for: no key, no encryption")] if insecure else _keys(folder)
@@ -224,3 +224,9 @@ def _tried(what: Callable[[], Result]) -> tuple[Result | None, str]:
         return None, str(error)
     except OSError as error:
         return None, f"{error.filename or error}: {error.strerror}"
+
+
+def _demands(site: Site) -> str:
+    """What the site demands of the noise on its updates, if anything."""
+    noise = f", update-noise of at least {site.update_noise:g}" if site.update_noise is not None else ""
+    return noise + (f", clip of at most {site.update_clip:g}" if site.update_clip is not None else "")

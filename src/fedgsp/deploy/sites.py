@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ class SiteRegistry:
         self._reasons: dict[str, str] = {}  # why somebody was not let in, until it is in the event log
         self._numbers = {member.name: number for number, member in self.log.known.items()}
         self._nodes: dict[int, int] = {}
-        self._logged = dict(self.log.here)
+        self._logged, self._begun = dict(self.log.here), dict(self.log.here)
         self._stale: set[int] = set()
         self._asked_in = 0
         self._attempt = 1
@@ -98,6 +98,7 @@ class SiteRegistry:
         while True:
             self._look(refresh=False)
             if len(self.here) >= self.settings.sites:
+                self._begun = dict(self.here)
                 return self.data
             if self.clock.now() >= until:
                 away = "".join(f" A site was turned away: {cause}." for cause in list(self.turned_away.values())[:3])
@@ -149,13 +150,17 @@ class SiteRegistry:
         if self.log.samples is None:
             event("federation", run=self.log.run, about=asdict(self.samples), weight_bound=self.settings.weight_bound)
             self.log.samples, self.log.weight_bound = self.samples, self.settings.weight_bound
+            self._record_changes(self._begun, event)  # the run was made for these, whoever came or left since
         for name, cause in self._reasons.items():
             event("turned_away", name=name, cause=cause)
         self._reasons.clear()
-        facts = changes(self._logged, self.here)
+        self._record_changes(self.here, event)
+
+    def _record_changes(self, here: Mapping[int, SiteRecord], event: RecordEvent) -> None:
+        facts = changes(self._logged, here)
         if facts is not None:
             event("sites", **facts)
-            self._logged = dict(self.here)
+            self._logged = dict(here)
 
     def _wait_for_quorum(self, cause: str, planned: int, event: RecordEvent) -> None:
         """Pause: wait for sites that hold enough samples, and give up (without losing anything) when that takes too long.

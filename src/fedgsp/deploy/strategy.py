@@ -10,38 +10,37 @@ send what cannot be used are skipped, and their chains go on. What a client does
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from fedgsp.core.chain import Hop, HopReport, Plan
+from fedgsp.core.chain import ChainResult, Hop, HopReport, Plan
 from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.core.profiles import Profiles
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.state import ServerState, Setting
 from fedgsp.data.outline import capped
+from fedgsp.deploy.client_answers import arrays_of, at_most, averaged, report_of, tensors_of
 from fedgsp.deploy.settings import DeploySettings, why_not
 from fedgsp.engine.messages import ChainOutput, EngineEvent, HopDone, HopSkipped
 from fedgsp.engine.scheduler import ChainScheduler
 from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
 from fedgsp.engine.transports.flower.conversation import CheckedAnswer, Conversation, OutgoingMessage, Questions
 from fedgsp.engine.transports.flower.post import Clock
-from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.site_checks import check_untrained
 from fedgsp.engine.transports.flower.transport import FlowerTransport, ask
 from fedgsp.engine.transports.flower.update_guard import UPDATE, UpdateGuard, check_size, moved
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import HandOver
 from fedgsp.run.part_checks import begun, finished
-from fedgsp.server import evaluated_model
+from fedgsp.server import Private, evaluated_model
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
@@ -91,6 +90,8 @@ class FedGSP:
             raise InputError(f"the method '{method.name}' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
         if isinstance(method.planner, HandOver):
             raise InputError("the planner 'hand-over' needs clients of fedgsp's own; deploy it with fedgsp deploy.")
+        if isinstance(method.server, Private):
+            raise InputError("the server rule 'private' needs a run that adds up what it costs; deploy it with fedgsp deploy.")
         if self.kappa is None:
             return method
         if not hasattr(method.planner, "kappa"):
@@ -107,6 +108,7 @@ class _Run:
         self._counts: dict[int, list[int] | None] = {}
         self._time_limit = AdaptiveTimeLimit(settings.hop_seconds_floor, settings.hop_seconds_cap)
         self._guard = UpdateGuard(settings.norm_bound)
+        self.limits = settings.limits
 
     def wait(self) -> None:
         """Until enough nodes are there."""
@@ -164,11 +166,17 @@ class _Run:
                 self._time_limit.learn(event.report.client, event.report.samples, event.waited, event.waited)
 
         transport = self._transport(_Training(self, state, plan, self._guard, self._config), str(plan.round))
-        for result in ChainScheduler(transport).run_chains(plan, state, told):
+        results: Iterable[ChainResult] = ChainScheduler(transport).run_chains(plan, state, told)
+        if not all(map(self.examples, plan.clients)):  # what is much is known when all have said how many they have
+            results = [*results]
+            most_each = self._most([report.samples for report in reports])
+            results = [replace(one, hops=tuple(at_most(hop, most_each) for hop in one.hops)) for one in results]
+            reports = [at_most(report, most_each) for report in reports]
+        for result in results:
             update.add(result)
         if not reports or len(reports) < self._settings.quorum * sum(map(len, plan.chains)):
             return None
-        return finished(self._method.server, update, state, plan.round), _averaged(reports)
+        return finished(self._method.server, update, state, plan.round), averaged(reports)
 
     def evaluated(self, state: ServerState) -> MetricRecord:
         """Metrics of everybody who is there, weighed by their examples."""
@@ -176,7 +184,9 @@ class _Run:
         clients = [k for k, node in enumerate(self.nodes) if node in here]
         model = arrays_of(state.evaluated(evaluated_model(self._method.server, state))[0])
         transport = self._transport(_Evaluating(self, model, self._config), str(state.round))
-        return _averaged([transport.answers[index] for index in ask(transport, clients)])
+        reports = [transport.answers[index] for index in ask(transport, clients)]
+        most = self._most([report.samples for report in reports])
+        return averaged([at_most(report, most) for report in reports])
 
     def examples(self, client: int) -> int:
         """How many a client said it has; 0 for one that does not tell."""
@@ -184,9 +194,11 @@ class _Run:
 
     def weighed(self, report: HopReport) -> HopReport:
         """A report that counts for no more than the bound times the median of what clients told that tell anything."""
-        told = np.array([self.examples(k) for k in range(len(self.nodes))], dtype=np.int64)
-        most = capped(told, self._settings.counts_at_most).max(initial=0)
-        return replace(report, samples=min(report.samples, int(most))) if most else report
+        return at_most(report, self._most([self.examples(k) for k in range(len(self.nodes))]))
+
+    def _most(self, sizes: Sequence[int]) -> int:
+        """What a client of these may count for at most; 0 where none says."""
+        return int(capped(np.array(sizes, dtype=np.int64), self._settings.counts_at_most).max(initial=0))
 
     def _transport(self, conversation: Conversation, group: str = "") -> FlowerTransport:
         def limit(hop: Hop) -> float:
@@ -205,8 +217,11 @@ class _Histograms(Questions):
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
         record = content["histogram"]
         counts = record["counts"] if isinstance(record, MetricRecord) else None
-        if not isinstance(counts, list) or not all(isinstance(n, int) and 0 <= n <= MOST_EXAMPLES for n in counts):
-            raise Refused("its histogram is not a list of counts")
+        limits = self.run.limits
+        if not isinstance(counts, list) or len(counts) > limits.classes:
+            raise Refused(f"its histogram is not a list of at most {limits.classes:,} counts")
+        if not all(type(n) is int and 0 <= n <= limits.samples for n in counts) or sum(counts) > limits.samples:
+            raise Refused(f"its histogram does not have counts that add up to at most {limits.samples:,}")
         return CheckedAnswer(counts, HopReport(hop.client, 0, 0, 0, 0, 0, 0, seconds))
 
 
@@ -234,7 +249,7 @@ class _Training:
         if {n: (t.shape, t.dtype) for n, t in after.items()} != {n: (t.shape, t.dtype) for n, t in handed.items()}:
             raise Refused("refused: its arrays have other names, shapes or types than those it was handed")
         check_size(after, self._begin(index), "its model's")
-        report = _report(hop, content, seconds, self.run.examples(hop.client) or MOST_EXAMPLES)
+        report = report_of(hop, content, seconds, self.run.examples(hop.client) or MOST_EXAMPLES, self.run.limits)
         check_untrained(after, handed, None, MOST_EXAMPLES, "its model's")
         distance = moved(handed, after)
         self.guard.check_alone(distance, handed)
@@ -259,46 +274,5 @@ class _Evaluating(Questions):
         )
 
     def open(self, index: int, hop: Hop, token: Any, content: RecordDict, seconds: float) -> CheckedAnswer:
-        report = _report(hop, content, seconds, MOST_EXAMPLES)
+        report = report_of(hop, content, seconds, MOST_EXAMPLES, self.run.limits)
         return CheckedAnswer(report, report)
-
-
-def _report(hop: Hop, content: RecordDict, seconds: float, most: int) -> HopReport:
-    """A client's metrics; `num-examples` is what it weighs, bounded by what it said it has."""
-    metrics = content["metrics"]
-    if not isinstance(metrics, MetricRecord):
-        raise Refused("refused: it reports no metrics")
-    examples = metrics.get("num-examples")
-    if not isinstance(examples, (int, float)) or not 0 < examples <= most or examples != int(examples):
-        raise Refused(f"refused: it reports {examples!r} as num-examples")
-    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, (int, float))}
-    if not all(map(math.isfinite, numbers.values())):
-        raise Refused("refused: a metric of its is not a finite number")
-    return HopReport(hop.client, hop.index, hop.repeat, int(examples), 0, 0, 0, seconds, numbers)
-
-
-def _averaged(reports: Sequence[HopReport]) -> MetricRecord:
-    """Means over the clients that all report, weighed by their examples."""
-    if not reports:
-        return MetricRecord()
-    ordered = sorted(reports, key=lambda report: (report.client, report.hop))
-    names = set.intersection(*(set(report.metrics) for report in ordered)) - {"num-examples"}
-    total = sum(report.samples for report in ordered)
-    means = {name: sum(r.metrics[name] * r.samples for r in ordered) / total for name in sorted(names)}
-    return MetricRecord({**means, "num-examples": total})
-
-
-def tensors_of(record: ArrayRecord, what: str) -> Tensors:
-    """Flower's arrays as tensors, finite; unpickling is out of the question."""
-    found: Tensors = {}
-    for name, array in record.items():
-        tensor = torch.from_numpy(np.array(array.numpy()))
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise Refused(f"refused: {what} '{name}' has values that are not finite")
-        found[name] = tensor
-    return found
-
-
-def arrays_of(tensors: Tensors) -> ArrayRecord:
-    """Tensors as Flower's arrays."""
-    return ArrayRecord({name: tensor.contiguous() for name, tensor in tensors.items()})

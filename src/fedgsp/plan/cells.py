@@ -34,8 +34,8 @@ from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 if TYPE_CHECKING:
     from fedgsp.plan.groupers import Counts
@@ -121,7 +121,7 @@ def _parts(count: int, size: int) -> list[NDArray[np.int64]]:
 def _dealt(sums: Reals, vectors: Reals, rows: Wholes) -> Wholes:
     """In each cell the rows (C, s) in the order of the groups that they are best put into; `sums` (C, s, F) without them."""
     costs = np.matmul(sums, vectors[rows].transpose(0, 2, 1))
-    best = np.stack([linear_sum_assignment(cost)[1] for cost in costs])
+    best = np.stack([scipy.optimize.linear_sum_assignment(cost)[1] for cost in costs])
     return np.take_along_axis(rows, best, axis=1)
 
 

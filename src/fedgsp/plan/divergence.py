@@ -11,9 +11,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist
-from scipy.special import rel_entr
 
 from fedgsp.core.params import require_choice
 
@@ -132,7 +131,7 @@ def pairwise_cpd(distributions: ArrayLike, kind: CpdKind = "label", s: float | N
     width = s if s is not None else 1.0 if kind == "label" else CALIBRATED_POINT_BANDWIDTH
     if not width > 0:
         raise ValueError(f"the bandwidth s must be positive, not {width}")
-    squared: Reals = pdist(rows, "sqeuclidean")
+    squared: Reals = scipy.spatial.distance.pdist(rows, "sqeuclidean")
     if kind == "label":
         return np.asarray(-np.expm1(-1 / width**2) * squared)
     return np.asarray(-2 * np.expm1(-squared / (2 * width**2)))
@@ -194,7 +193,7 @@ def kl(p: ArrayLike, q: ArrayLike) -> Reals:
     Raises:
         ValueError: If a vector is no distribution.
     """
-    return np.asarray(rel_entr(_simplex(p), _simplex(q)).sum(axis=-1))
+    return np.asarray(scipy.special.rel_entr(_simplex(p), _simplex(q)).sum(axis=-1))
 
 
 def js(p: ArrayLike, q: ArrayLike) -> Reals:
@@ -261,10 +260,10 @@ def pairwise_distance(rows: Reals, distance: ZDistance) -> Reals:
     if distance == "cpd":
         return pairwise_cpd(rows)
     if distance == "js":
-        return np.asarray(pdist(rows, "jensenshannon") ** 2)
+        return np.asarray(scipy.spatial.distance.pdist(rows, "jensenshannon") ** 2)
     if distance in ("emd", "l1"):
-        return np.asarray(pdist(rows, "cityblock"))
-    return np.asarray(pdist(rows, "euclidean" if distance == "euclid" else "sqeuclidean"))
+        return np.asarray(scipy.spatial.distance.pdist(rows, "cityblock"))
+    return np.asarray(scipy.spatial.distance.pdist(rows, "euclidean" if distance == "euclid" else "sqeuclidean"))
 
 
 def rowwise_distance(first: Reals, second: Reals, distance: ZDistance) -> Reals:

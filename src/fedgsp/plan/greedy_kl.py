@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from fedgsp.core.params import require_choice
 from fedgsp.plan.groupers import Counts, EvenGroups, even_sizes, require_enough_clients
@@ -83,5 +83,5 @@ def _divergences(sums: NDArray[np.float64], log_target: NDArray[np.float64]) -> 
     """KL of the distributions of `sums` (n, F): (sum v log v - v . log t) / N - log N; infinite where there is no sample."""
     totals = sums.sum(axis=1)
     whole = np.where(totals > 0, totals, 1.0)
-    divergence = (xlogy(sums, sums).sum(axis=1) - sums @ log_target) / whole - np.log(whole)
+    divergence = (scipy.special.xlogy(sums, sums).sum(axis=1) - sums @ log_target) / whole - np.log(whole)
     return np.where(totals > 0, divergence, np.inf)

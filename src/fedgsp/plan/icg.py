@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from fedgsp.core.params import OMIT_DEFAULT, require_choice, require_whole
 from fedgsp.plan.groupers import NOBODY, Counts, Grouper, GroupShape, require_enough_clients
+from fedgsp.plan.halves import clusters_by_halves, mended
+from fedgsp.plan.kmeans_start import plus_plus_start
 from fedgsp.plan.transport import assign_equally
 
 Distance = Literal["squared", "euclid"]
 Leftovers = Literal["out", "deal"]
+FEW_COSTS = 2**20
+"""Clients times clusters up to which the exact assignment takes well below a second, however many clients these are."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class ICG(Grouper):
             distance itself, is what the authors' program minimised (k-means-constrained). Under size constraints they differ.
         leftovers: What becomes of the K - f L clients that equal groups of L = floor(K / f) leave over: "out", they sit the
             round out as the paper has it; "deal", each goes to a random group, so that groups differ by one client at most.
+        exact_up_to: More clients than this are halved by k-means until parts have at most half as many; the exact assignment is
+            made within parts, and pairs of neighbouring clusters are then improved. The paper's is the exact one throughout.
         n_groups: For `fit` only: how many groups.
         random_state: For `fit` only: the seed.
 
@@ -94,24 +100,39 @@ class ICG(Grouper):
     tau: int = 10
     distance: Distance = "squared"
     leftovers: Leftovers = field(default="out", metadata=OMIT_DEFAULT)
+    exact_up_to: int = field(default=4096, metadata=OMIT_DEFAULT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_whole("ICG", "tau", self.tau, at_least=1)
         require_choice("ICG", "distance", self.distance, get_args(Distance))
         require_choice("ICG", "leftovers", self.leftovers, get_args(Leftovers))
+        require_whole("ICG", "exact_up_to", self.exact_up_to, at_least=1)
 
     def assign(self, counts: Counts, n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (K,): each group has one client of each of the L clusters; surplus and unsampled clients are NOBODY's."""
         shape = ClusterShape.of(len(counts), n_groups)
         sampled = rng.choice(len(counts), shape.sampled, replace=False)
-        found = equal_size_clusters(counts[sampled], shape.clusters, rng, tau=self.tau, distance=self.distance)
         labels = np.full(len(counts), NOBODY, dtype=np.int64)
-        labels[sampled] = deal(found.labels, n_groups, rng)
+        labels[sampled] = deal(self.clusters(counts[sampled], shape.clusters, rng), n_groups, rng)
         if self.leftovers == "deal":
             left = np.flatnonzero(labels == NOBODY)  # fewer than there are groups
             labels[left] = rng.permutation(n_groups)[: len(left)]
         return labels
+
+    def clusters(self, counts: Counts, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Labels (n,) of so many clusters of the same size (Alg. 2, lines 2-5); n must be a multiple of `clusters`."""
+
+        def exactly(points: NDArray[np.float64], clusters: int) -> NDArray[np.int64]:
+            return equal_size_clusters(points, clusters, rng, tau=self.tau, distance=self.distance).labels
+
+        points = np.asarray(counts, dtype=np.float64)
+        if len(points) <= self.exact_up_to or len(points) * clusters <= FEW_COSTS:
+            return exactly(points, clusters)
+        labels = clusters_by_halves(
+            points, clusters, rng, self.tau, lambda n, many: n <= self.exact_up_to // 4 or n * many <= FEW_COSTS // 2, exactly
+        )
+        return mended(points, labels, clusters) if self.distance == "squared" else labels
 
     def shape(self, clients: int, n_groups: int) -> GroupShape:
         """L = floor(K / f) clients in each of the f groups, or one more in some."""
@@ -159,26 +180,8 @@ def _costs(points: NDArray[np.float64], sums: NDArray[np.float64], size: int, di
     For "squared" it is size^2 * ||V - C||^2 less the part size^2 * ||V||^2 that is the same for all clusters.
     """
     if distance == "euclid":
-        return cdist(points, sums / size)
+        return scipy.spatial.distance.cdist(points, sums / size)
     return np.asarray((sums**2).sum(axis=1) - 2 * size * (points @ sums.T))
-
-
-def plus_plus_start(points: NDArray[np.float64], clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """k-means++ (Arthur, Vassilvitskii 2007): rows to start from, each drawn by its squared distance to those before.
-
-    Rows are never drawn twice: when all that are left lie on rows drawn before, one of them is drawn evenly.
-    """
-    drawn = np.zeros(len(points), dtype=np.bool_)
-    start = np.empty(clusters, dtype=np.int64)
-    gap = np.ones(len(points))  # squared distance to the nearest row drawn; for the first draw all are alike
-    for turn in range(clusters):
-        weight = gap if gap.any() else (~drawn).astype(np.float64)
-        cumulated = weight.cumsum()
-        start[turn] = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
-        drawn[start[turn]] = True
-        to_new = cdist(points, points[start[turn]][None], "sqeuclidean")[:, 0]
-        gap = to_new if turn == 0 else np.minimum(gap, to_new)
-    return start
 
 
 def deal(clusters: NDArray[np.int64], n_groups: int, rng: np.random.Generator) -> NDArray[np.int64]:

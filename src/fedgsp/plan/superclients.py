@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from fedgsp.core.chain import Chain, Plan
 from fedgsp.core.params import require_choice, require_whole
@@ -138,5 +138,5 @@ def _divergences(p: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray
     """KL(p || target) of each row; a class that the target lacks says nothing."""
     present = target > 0
     shares = p[:, present]
-    result: NDArray[np.float64] = (xlogy(shares, shares) - shares * np.log(target[present])).sum(axis=1)
+    result: NDArray[np.float64] = (scipy.special.xlogy(shares, shares) - shares * np.log(target[present])).sum(axis=1)
     return result

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.seeds import Purpose, generator
@@ -192,7 +192,7 @@ def transformed(image: NDArray[Any], rng: np.random.Generator, background: float
     middle = (np.asarray(image.shape[-2:]) - 1) / 2
     offset = middle - matrix @ (middle + shift)
     planes = image.reshape(-1, *image.shape[-2:]).astype(np.float64)
-    moved = np.stack([ndimage.affine_transform(p, matrix, offset, order=1, cval=background) for p in planes])
+    moved = np.stack([scipy.ndimage.affine_transform(p, matrix, offset, order=1, cval=background) for p in planes])
     if np.issubdtype(image.dtype, np.integer):
         limits = np.iinfo(image.dtype)
         moved = np.clip(np.rint(moved), limits.min, limits.max)

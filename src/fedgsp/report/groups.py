@@ -69,6 +69,7 @@ class Grouping:
         names: Names of the clients, where they have some.
         counts: Class counts of the clients, for pictures.
         seed: Of the random groups.
+        class_names: What the classes are called, where they have names.
     """
 
     labels: NDArray[np.int64]

@@ -12,7 +12,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.tables import html_table
 from fedgsp.data import FederatedData, load
 from fedgsp.data.cache import Progress, silent
-from fedgsp.plan.divergence import distributions, emd, pairwise_cpd
+from fedgsp.plan.divergence import distributions, emd
 from fedgsp.report.duplicates import Duplicates, duplicates
 from fedgsp.report.femnist import edition
 from fedgsp.report.landmarks import Scale, scale
@@ -123,7 +123,7 @@ def inspect(data: str | FederatedData, *, progress: Progress = silent) -> Inspec
     whole = present.sum(axis=0) / present.sum()
     repeated = duplicates(federation, progress)
     paired = shares[np.linspace(0, len(shares) - 1, min(len(shares), MOST_PAIRED)).astype(int)]
-    pairs = pairwise_cpd(paired) if len(paired) > 1 else np.zeros(1)
+    pairs = label_cpd(paired) if len(paired) > 1 else np.zeros(1)
     standing = scale(counts)
     return Inspection(
         source=federation.source,
@@ -154,6 +154,13 @@ def class_counts(data: FederatedData) -> NDArray[np.int64]:
         return np.asarray(data.profiles().counts, dtype=np.int64)
     parts = [data.count_classes(part) for part in (data.train, data.validation, data.test)]
     return np.asarray(parts[0] + parts[1] + parts[2])
+
+
+def label_cpd(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`plan.divergence.pairwise_cpd` of rows (n, F), to rounding: SciPy takes longer to import than all else here."""
+    squares, products = (shares**2).sum(axis=1), shares @ shares.T
+    squared = np.add.outer(squares, squares) - 2 * products
+    return np.asarray(-np.expm1(-1.0) * np.maximum(squared, 0.0)[np.triu_indices(len(shares), 1)])
 
 
 def effective(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -32,6 +32,7 @@ class ModelTable:
     def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         if self.fitting is None:
             return ("model", "what it is"), list(self.summaries.items())
+        rows: list[tuple[str, ...]]
         rows = [(m.name, "x".join(map(str, m.shape)) or "1", str(m.outputs), f"{m.parameters:,}") for m in self.fitting]
         return ("model", "shape in", "classes out", "parameters"), rows
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedgsp.core.errors import InputError, Paused
 from fedgsp.core.imports import need
+from fedgsp.core.seeds import SecretDraws, Seeds
 from fedgsp.door import parts_of
 from fedgsp.parts import kind_of
 from fedgsp.plan import Fixed, Grouped, HandOver, OneChain, Planner, Random, Singletons, Switch
@@ -25,6 +26,7 @@ from fedgsp.server import Private
 if TYPE_CHECKING:
     from fedgsp.client import UpdateNoise
     from fedgsp.core.chain import Plan
+    from fedgsp.core.state import ServerState
     from fedgsp.method import Method
     from fedgsp.run.config import RunConfig
     from fedgsp.run.run import Run
@@ -259,7 +261,8 @@ def privacy_notes(config: RunConfig, clients: int) -> tuple[str, ...]:
         notes.append(f"{text}.")
     if isinstance(config.method.server, Private) and not config.method.server.secret:
         notes.append(
-            "the server's noise follows from the run's seed, which is in its config.toml: for a study; else say secret."
+            "the server's noise and who is drawn follow from the run's seed, which is in its config.toml: for a study; else "
+            "say secret."
         )
     return tuple(notes)
 
@@ -283,3 +286,12 @@ def noise_key(run: Run, recorded: Mapping[str, Any]) -> Run:
         return run
     begun = run.initial_state
     return replace(run, initial_state=replace(begun, extra={**begun.extra, KEY: recorded[KEY]}))
+
+
+def drawing_seeds(method: Method, state: ServerState, seeds: Seeds) -> Seeds:
+    """What a round is planned with: sampling counts only against somebody who cannot compute who was drawn."""
+    from fedgsp.server.private import KEY
+
+    if isinstance(method.server, Private) and method.server.secret:
+        return SecretDraws(seeds.seed, tuple(state.extra[KEY]))
+    return seeds

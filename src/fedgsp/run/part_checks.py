@@ -57,10 +57,10 @@ def try_planner(planner: Planner, job: WorkerSetup, roster: NDArray[np.int64], r
         _check_plan(planner, planner.plan(1, profiles, job.seeds), 1, profiles, _keeps(job))
 
 
-def planned(planner: Planner, round_: int, profiles: Profiles, job: WorkerSetup) -> Plan:
-    """A round's plan; the round is the loop's, whatever the planner says."""
+def planned(planner: Planner, round_: int, profiles: Profiles, job: WorkerSetup, seeds: Seeds | None = None) -> Plan:
+    """A round's plan; the round is the loop's, whatever the planner says. `seeds` are the run's, if not others."""
     with asking("planner", planner, f"in round {round_}"):
-        plan = planner.plan(round_, profiles, job.seeds)
+        plan = planner.plan(round_, profiles, job.seeds if seeds is None else seeds)
         return _check_plan(planner, plan, round_, profiles, _keeps(job)) if theirs(planner) else plan
 
 
@@ -185,8 +185,10 @@ def _schedule(planner: Planner, round_: int, clients: int) -> RoundSizes:
         raise InputError(f"{who}: 'schedule' gave {_word(schedule)} for round {round_}, not RoundSizes.")
     for field in fields(RoundSizes):
         value = getattr(schedule, field.name)
-        if field.name != "about" and not whole(value, 1):
+        if field.name not in ("about", "share") and not whole(value, 1):
             raise InputError(f"{who}: 'schedule' says {field.name} {value!r} for round {round_}, not a whole number above 0.")
+    if schedule.share is not None and not (isinstance(schedule.share, float) and 0 < schedule.share <= 1):
+        raise InputError(f"{who}: 'schedule' says share {schedule.share!r} for round {round_}, not None or a share above 0.")
     if schedule.trained > clients or schedule.sampled > schedule.groups or schedule.shortest > schedule.longest:
         raise InputError(
             f"{who}: 'schedule' cannot be right for round {round_} and {clients} clients: {schedule.sampled} of "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgsp.engine.base import Engine, planned_samples
 from fedgsp.run import part_checks
+from fedgsp.run.accounting import drawing_seeds
 from fedgsp.run.callbacks import Callback, notify, notify_event
 from fedgsp.run.engine_events import event_line
 from fedgsp.run.evaluation import RoundEvaluation
@@ -48,7 +49,8 @@ class RoundPlanner:
             return None
         stopwatch = Stopwatch()
         participants = self._availability.participants(number, self._recorder.event)
-        plan = part_checks.planned(method.planner, number, participants.profiles, self._run.worker_setup)
+        seeds = drawing_seeds(method, state, self._run.seeds)
+        plan = part_checks.planned(method.planner, number, participants.profiles, self._run.worker_setup, seeds)
         plan = part_checks.routed(method.server, state, plan, self._run.seeds)  # names the model that each chain begins with
         self._ledgers.plan(plan, participants.attempt)  # its cost, before it is trained
         stopwatch.lap("plan")

@@ -1,4 +1,5 @@
-"""Bounded influence: the norm-clipped mean (Sun et al. 2019) and centred clipping (Karimireddy, He, Jaggi, ICML 2021).
+"""Bounded influence: the norm-clipped mean (Sun, Kairouz, Suresh, McMahan, "Can you really backdoor federated learning?", 2019)
+and centred clipping (Karimireddy, He, Jaggi, ICML 2021).
 
     clip(x, t) = x min(1, t / ||x||)                D_i = w_i - w, the update of chain i; a_i its weight, sum a_i = 1
     norm-clipped mean   w <- w + sum_i a_i clip(D_i, t)

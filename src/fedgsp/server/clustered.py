@@ -30,11 +30,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 import torch
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import linkage as merge
-from scipy.cluster.hierarchy import to_tree
-from scipy.spatial.distance import squareform
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.machine import one_math_thread
@@ -234,7 +232,8 @@ def bipartition(cosine: NDArray[np.float64], linkage: Linkage) -> tuple[list[int
     """
     distance = 1.0 - cosine
     np.fill_diagonal(distance, 0.0)
-    tree = to_tree(merge(squareform((distance + distance.T) / 2, checks=False), linkage))
+    condensed = scipy.spatial.distance.squareform((distance + distance.T) / 2, checks=False)
+    tree = scipy.cluster.hierarchy.to_tree(scipy.cluster.hierarchy.linkage(condensed, linkage))
     halves = sorted(sorted(side.pre_order()) for side in (tree.get_left(), tree.get_right()) if side is not None)
     return halves[0], halves[1]
 

@@ -16,8 +16,8 @@ since the number that came says something of who was drawn.
 Every chain counts the same, and m is the number of planned chains, whether or not all came to their end. What the rule inside
 does with the mean (momentum, Adam) costs nothing. Tensors that are not trained (running means of a batch norm) stay as they
 were. The noise follows from the run's seed, for studies: whoever knows that can take it off again. With `secret` it follows
-from a key of 256 bits that is drawn once and kept in the checkpoints, and nowhere else. It is drawn in float64 and not hardened
-against attacks on the rounding of floats.
+from a key of 256 bits that is drawn once and kept in the checkpoints, and nowhere else; and so does who is drawn, without which
+sampling would be worth nothing. Noise is drawn in float64 and not hardened against attacks on the rounding of floats.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Private(Wrapper):
         quantile: That share.
         clip_lr: How quickly it follows.
         count_noise: The deviation of the noise on the number of short updates; 0: a twentieth of the chains.
-        secret: Whether the noise follows from a secret key instead of the run's seed.
+        secret: Whether the noise, and who is drawn, follow from a secret key instead of the run's seed.
     """
 
     kind: ClassVar[str] = "private"

@@ -7,6 +7,7 @@ all) have a table of their own: their figures answer another question.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +113,7 @@ def from_runs(runs: Sequence[FinishedRun]) -> tuple[list[Entrant], list[str]]:
     """
     groups: dict[str, list[FinishedRun]] = {}
     for run in runs:
-        groups.setdefault(repr(_setting(run)), []).append(run)
+        groups.setdefault(json.dumps(_setting(run), sort_keys=True), []).append(run)
     rounds = min(len(run.history) for run in runs)
     longer = any(len(run.history) > rounds for run in runs)
     notes = [f"The runs have different numbers of rounds: the first {rounds} of each are compared."] if longer else []

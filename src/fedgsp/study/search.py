@@ -27,7 +27,6 @@ from fedgsp.study.tune import PointResult, Tuning, result_of
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.run.config import RunConfig
-    from fedgsp.run.run import Run
     from fedgsp.study.history import History
 
 MEDIAN_OF = 4
@@ -108,7 +107,7 @@ class Optuna:
         import optuna
 
         sampler = copy.deepcopy(self.sampler) or optuna.samplers.TPESampler(seed=self.seed)
-        warm_up = max(1, rounds // WARM_UP)
+        warm_up = 1 + max(1, rounds // WARM_UP)  # the first step that may be the last
         usual = optuna.pruners.MedianPruner(n_startup_trials=MEDIAN_OF, n_warmup_steps=warm_up)
         pruner = (copy.deepcopy(self.pruner) or usual) if self.prune else optuna.pruners.NopPruner()
         return optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
@@ -175,10 +174,6 @@ class _Watch(Callback):
             self._trial.report(value if self._score else -value, self._before + entry["round"])
             if entry["round"] < self._rounds and self._trial.should_prune():  # behind the last nothing is saved
                 self.pruned = entry["round"]
-
-    def on_run_start(self, run: Run, history: list[dict[str, Any]]) -> None:
-        """A run that goes on."""
-        self.see(history)
 
     def on_round_end(self, entry: dict[str, Any]) -> None:
         """Stop behind a round that is written down."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError
 from fedgsp.core.state import Yields
@@ -38,40 +38,13 @@ from fedgsp.study.units import run_unit
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.run.callbacks import Callback
+    from fedgsp.study.driver import Driver
 
 SCHEMA = 2
 VALIDATION = 0.1
 """The share of training samples that is kept for choosing, where the configuration does not say."""
 RunPoint = Callable[[Point, RunConfig], History | str]
 """Gives the journal of a point's run with that configuration, or a text where it diverged."""
-
-
-class Driver(Protocol):
-    """Who chooses the points of a search, one after the other."""
-
-    def check(self) -> None:
-        """Refuse what makes no sense, or what is not installed."""
-
-    def search(
-        self,
-        config: RunConfig,
-        axes: Sequence[Axis],
-        run: Callable[..., History | str],
-        place: Callable[[Point, int], Path],
-        *,
-        seeds: Sequence[int],
-        score: str | None,
-    ) -> Tuning:
-        """Run some points.
-
-        Args:
-            config: What is tuned, evaluated on the validation part.
-            axes: What is searched.
-            run: Gives the journal of a point's run (or a text where it diverged); it takes callbacks too.
-            place: The folder of a point's run with a seed.
-            seeds: Every point is run with each.
-            score: The metric that decides. None: the loss.
-        """
 
 
 @dataclass(frozen=True)
@@ -105,6 +78,7 @@ class Tuning:
         seeds: Seeds of each point.
         yields: What the method yields: one model, several, none or personalised ones.
         rounds: Rounds whose evaluations are averaged.
+        driver: Who chose the points: the grid, or a search with its settings.
     """
 
     axes: tuple[Axis, ...]

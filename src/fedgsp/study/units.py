@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,9 +53,9 @@ class Trace:
     """
 
     unit: str
-    history: History
-    seconds: Mapping[str, list[float]]
-    computing: Mapping[str, list[float]]
+    history: History = field(repr=False)
+    seconds: Mapping[str, list[float]] = field(repr=False)
+    computing: Mapping[str, list[float]] = field(repr=False)
     diverged: str = ""
 
 

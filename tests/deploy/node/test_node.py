@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,8 +15,13 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.supercore.task_identity import TaskIdentity
+
 from fedgsp.core.errors import InputError
-from fedgsp.deploy.node import frames
+from fedgsp.deploy.node import fleet, frames
+from fedgsp.deploy.node import node as node_module
 from fedgsp.deploy.node.node import NodeSettings, Polling, WarmNode
 from fedgsp.deploy.node.warm_app import AppFailed, WarmApp
 
@@ -101,6 +107,18 @@ while True:
 """
 
 
+LOOPING = """
+while True: frames.receive(link)
+"""
+SLOW = """
+while True:
+    facts, blobs = frames.receive(link)
+    if 'connected' in facts: continue
+    while not os.path.exists(facts['site'] + '.go'): time.sleep(0.01)
+    frames.send(link, {'names': [], 'poll': None, 'seconds': 0.5}, [b'', b''])
+"""
+
+
 class TestWarmApp:
     def test_one_process_answers_all_and_a_dead_one_is_replaced(self, answering: Any) -> None:
         app: WarmApp = answering(ECHO)
@@ -134,6 +152,93 @@ class TestWarmApp:
         finally:
             app.stop()
         assert app.pid is None
+
+
+class Link:
+    """A Fleet connection that gives what it has, one a question; then a slow app may go on."""
+
+    node = 7
+
+    def __init__(self, folder: Path, *given: Any) -> None:
+        self.given, self.joined, self.answers = list(given), 1, list[Any]()
+        self.go = folder / "site.toml.go"
+
+    def promise(self, often: bool) -> None:
+        """Hearts are tested elsewhere."""
+
+    def activate(self) -> int:
+        self.joined += 1
+        return self.node
+
+    def receive(self) -> Any:
+        if not self.given:
+            self.go.touch()
+            return None
+        one = self.given.pop(0)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def answer(self, received: Any, answer: Any, seconds: float) -> None:
+        self.answers.append(answer)
+
+
+def message(flower_run: int, run: str) -> fleet.Received:
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, flower_run, 1
+    made = Message(RecordDict({"fedgsp": ConfigRecord({"json": json.dumps({"run": {"run": run}})})}), 7, "train", ttl=FAR)
+    made.metadata.__dict__["_run_id"] = flower_run
+    packed = fleet.packed(made)
+    return fleet.Received(made, ObjectTree.FromString(packed.tree).object_id, dict(packed.contents))
+
+
+class TestWorking:
+    """What a node does while its app works."""
+
+    @pytest.fixture(autouse=True)
+    def hasty(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(node_module, "WORKING_SECONDS", 0.01)
+        monkeypatch.setattr(node_module, "GRACE_SECONDS", 0.0)
+
+    def node(self, app: WarmApp, tmp_path: Path) -> tuple[WarmNode, list[str]]:
+        said: list[str] = []
+        settings = NodeSettings(tmp_path / "site.toml", "127.0.0.1:1", None, None, tmp_path / "alive")
+        return WarmNode(settings, said.append, app), said
+
+    def test_work_for_the_earlier_part_of_a_resumed_run_is_given_up(self, answering: Any, tmp_path: Path) -> None:
+        node, said = self.node(answering(LOOPING), tmp_path)
+        again = message(2, "a")
+        link = Link(tmp_path, None, again)
+        try:
+            node._work(link, message(1, "a"))  # type: ignore[arg-type]
+        finally:
+            node.app.end()
+        assert link.answers == []
+        assert node._next == [again]
+        assert any("the run was resumed" in line for line in said)
+
+    def test_other_runs_wait_their_turn(self, answering: Any, tmp_path: Path) -> None:
+        node, _ = self.node(answering(SLOW), tmp_path)
+        others = [message(2, "b"), message(1, "a")]
+        link = Link(tmp_path, *others)
+        try:
+            node._work(link, message(1, "a"))  # type: ignore[arg-type]
+        finally:
+            node.app.end()
+        assert node._next == others
+        assert len(link.answers) == 1
+
+    def test_a_superlink_that_was_restarted_is_joined_at_once_and_gets_no_answer_of_before(
+        self, answering: Any, tmp_path: Path
+    ) -> None:  # fmt: skip
+        node, said = self.node(answering(SLOW), tmp_path)
+        link = Link(tmp_path, fleet.Away("gone"), fleet.NotKnown("who?"))
+        try:
+            node._work(link, message(1, "a"))  # type: ignore[arg-type]
+        finally:
+            node.app.end()
+        assert link.joined == 2
+        assert link.answers == []
+        assert any("the SuperLink that asked for it is gone" in line for line in said)
 
 
 def _ended(app: WarmApp) -> bool:

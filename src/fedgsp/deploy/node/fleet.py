@@ -110,6 +110,8 @@ class FleetConnection:
         self._node: Node | None = None
         self._stopped, self._other_pace = threading.Event(), threading.Event()
         self._promises = False
+        self.joined = 0
+        """How often this node has joined a SuperLink: what came before the last time is for nobody any more."""
         self._heart: threading.Thread | None = None
         self._lost = False
 
@@ -140,6 +142,7 @@ class FleetConnection:
         request = fleet.ActivateNodeRequest(public_key=self._public, heartbeat_interval=CALM)
         self._node = Node(node_id=self._call(self._client.ActivateNode, request).node_id)
         self._lost = False
+        self.joined += 1
         if self._heart is None:
             self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
             self._heart.start()

@@ -2,7 +2,8 @@
 
 It asks quickly while a run is on and slowly when nothing came for a while. Nothing that an app does ends it: an app that dies
 or does not come back costs its hop. Nothing that a SuperLink does ends it either: one that is away, or has forgotten this
-node, is asked again until it is back.
+node, is asked again until it is back, also while the app works. When a run was resumed meanwhile, what the app still does for
+its earlier part is given up after a moment.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fedgsp.core.heartbeat import BEAT_SECONDS
 from fedgsp.deploy.certificates import read_node_key
 from fedgsp.deploy.layout import checked_address
 from fedgsp.deploy.node import fleet
+from fedgsp.deploy.node.app_call import AppCall, run_name
 from fedgsp.deploy.node.warm_app import AppFailed, WarmApp
 from fedgsp.deploy.superlink import Distrusted, SuperLink, SuperLinkRefused, Unreachable
 
@@ -33,6 +35,11 @@ RUN_SECONDS = 60.0
 SLOWEST_POLL = 10.0
 AWAY_SECONDS = 1.0
 ALIVE_SECONDS = 5.0
+WORKING_SECONDS = 1.0
+"""Between two questions while the app works."""
+GRACE_SECONDS = 3.0
+"""How long work for the earlier part of a run that was resumed may go on: starting a process anew takes as long."""
+MOST_WAITING = 8
 
 Say = Callable[[str], None]
 
@@ -112,6 +119,7 @@ class WarmNode:
     app: WarmApp = field(default_factory=WarmApp)
     polling: Polling = field(default_factory=Polling)
     _touched: float = float("-inf")
+    _next: list[fleet.Received] = field(default_factory=list)
 
     def run(self) -> None:
         """Be a node until told to end (SIGTERM, Ctrl-C)."""
@@ -130,7 +138,7 @@ class WarmNode:
             self.say("told to end")
             raise
         finally:
-            self.app.stop()
+            self.app.end()
             connection.close()
 
     def _warm_up(self) -> None:
@@ -176,7 +184,7 @@ class WarmNode:
         while True:
             received = None
             try:
-                received = connection.receive()
+                received = self._next.pop(0) if self._next else connection.receive()
                 self._alive()
                 if away:
                     self.say("the SuperLink is back")
@@ -215,21 +223,48 @@ class WarmNode:
             "site": str(self.settings.site),
         }  # fmt: skip
         poll: float | None = None
-        took = 0.0
+        took, joined = 0.0, connection.joined
         try:
             blobs = [received.contents[name] for name in names]
-            told, (message, tree, *parts) = self.app.ask(facts, blobs, fleet.seconds_left(received))
+            call = AppCall(self.app, facts, blobs, fleet.seconds_left(received))
+            self._watch(connection, received, call)
+            told, (message, tree, *parts) = call.result()
             answer = fleet.Answered(message, tree, dict(zip(told["names"], parts, strict=True)))
             poll, took = told["poll"], told["seconds"]
         except AppFailed as error:
             self.say(f"{kind}: {error}")
-            if error.late:  # nobody waits for it any more
+            if error.late or call.given_up:  # nobody waits for it any more
                 self.polling.worked(time.monotonic(), None)
                 return
             answer = fleet.failure(received, fleet.CRASHED, "the app's process died")
         self.polling.worked(time.monotonic(), poll)
+        if connection.joined != joined:
+            self.say(f"{kind}: the SuperLink that asked for it is gone")
+            return
         connection.answer(received, answer, took)
         size = sum(map(len, answer.contents.values()))
         self.say(
             f"{kind} of run {received.run}: {time.monotonic() - begun:.2f} s, {took:.2f} of it in the app, {size} bytes back"
         )
+
+    def _watch(self, connection: fleet.FleetConnection, received: fleet.Received, call: AppCall) -> None:
+        """While the app works: be there for the SuperLink, also for another one, and see whether the run was resumed."""
+        given_up = float("inf")
+        while not call.over.wait(WORKING_SECONDS):
+            if time.monotonic() >= given_up and not call.given_up:
+                self.say("the run was resumed; what is still done for its earlier part is given up")
+                call.give_up()
+            if len(self._next) >= MOST_WAITING:
+                continue
+            try:
+                newer = connection.receive()
+            except fleet.NotKnown:
+                self._join(connection)
+                continue
+            except (fleet.Away, fleet.RunOver):
+                continue
+            self._alive()
+            if newer is not None:
+                self._next.append(newer)
+                if newer.run != received.run and run_name(newer) == run_name(received) is not None:
+                    given_up = time.monotonic() + GRACE_SECONDS

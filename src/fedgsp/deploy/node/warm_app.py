@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,10 @@ class AppFailed(Exception):
 
 @dataclass
 class WarmApp:
-    """An app's process. To be started; `ask` waits until it is ready, and starts another one where it has died."""
+    """An app's process. To be started; `ask` waits until it is ready, and starts another one where it has died.
+
+    One thread may ask while another one tells, interrupts or ends.
+    """
 
     site: Path = Path("site.toml")
     connected: dict[str, Any] = field(default_factory=dict)
@@ -35,6 +39,8 @@ class WarmApp:
     _child: subprocess.Popen[bytes] | None = None
     _link: socket.socket | None = None
     _ready: bool = False
+    _ended: bool = False
+    _sending: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def pid(self) -> int | None:
@@ -42,8 +48,10 @@ class WarmApp:
         return None if self._child is None else self._child.pid
 
     def start(self) -> None:
-        """Start the process; it gets ready while others go on."""
+        """Start the process; it gets ready while others go on. Not after `end`."""
         self.stop()
+        if self._ended:
+            return
         ours, theirs = socket.socketpair()
         with theirs:
             self._child = subprocess.Popen(
@@ -74,11 +82,14 @@ class WarmApp:
         """
         if self._child is None or self._child.poll() is not None:
             self.start()
-        assert self._link is not None
+        link = self._link
+        if link is None:
+            raise AppFailed("the node ends")
         try:
             self.await_ready()
-            frames.send(self._link, facts, blobs)
-            return frames.receive(self._link, time.monotonic() + seconds)
+            with self._sending:
+                frames.send(link, facts, blobs)
+            return frames.receive(link, time.monotonic() + seconds)
         except frames.Closed:
             cause = f"the app's process died ({self._how()})"
             self.start()
@@ -86,6 +97,17 @@ class WarmApp:
         except frames.Late:
             self.start()
             raise AppFailed(f"the app's process was ended: no answer within {seconds:g} s", late=True) from None
+
+    def interrupt(self) -> None:
+        """Whatever is asked now is for nobody any more: its asker gets `AppFailed`, and another process is started."""
+        child = self._child
+        if child is not None:
+            child.kill()
+
+    def end(self) -> None:
+        """End the process for good."""
+        self._ended = True
+        self.stop()
 
     def await_ready(self) -> None:
         """Wait until the process has everything at hand.
@@ -117,14 +139,17 @@ class WarmApp:
             link.close()
 
     def _introduce(self) -> None:
-        if self._link is not None and self.connected:
-            with suppress(frames.Closed):
-                frames.send(self._link, {"connected": self.connected})
+        link = self._link
+        if link is not None and self.connected:
+            with suppress(frames.Closed), self._sending:
+                frames.send(link, {"connected": self.connected})
 
     def _how(self) -> str:
-        assert self._child is not None
+        child = self._child
+        if child is None:
+            return "it was ended"
         try:
-            code = self._child.wait(STOP_SECONDS)
+            code = child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             return "it closed its connection"
         return f"signal {-code}" if code < 0 else f"code {code}"

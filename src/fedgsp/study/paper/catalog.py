@@ -20,6 +20,8 @@ from fedgsp.study.paper import (
     kappa,
     ours,
     rivals,
+    robustness,
+    robustness_tables,
     skew,
     table,
 )
@@ -57,6 +59,7 @@ STUDIES: Mapping[str, Study] = {
     "advice": Study(advice.TITLE, advice.gather, advice.show, of_paper=False),
     "few-clients": Study(few_clients.TITLE, few_clients.gather, few_clients.show, of_paper=False),
     "adaptive": Study(adaptive.TITLE, adaptive.gather, adaptive.show, of_paper=False),
+    "robustness": Study(robustness.TITLE, robustness.gather, robustness_tables.show, of_paper=False),
 }
 
 

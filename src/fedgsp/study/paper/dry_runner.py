@@ -50,7 +50,7 @@ class DryRunner(PaperRunner):
         self._timed = timed
 
     def trace(self, name: str, config: RunConfig) -> Trace:
-        """Count a run."""
+        """Count a run; what is stored is given, since a choice may hang on it."""
         key, rounds = key_of(config, self.facts.fingerprint), config.run.rounds
         known = self.planned.get(key)
         if known is None or known.rounds < rounds:
@@ -58,7 +58,7 @@ class DryRunner(PaperRunner):
             seconds = self.step_seconds(config) if self._timed and not done else 0.0
             label = f"{name}, {config.model.name}, seed {config.run.seed}"
             self.planned[key] = PlannedUnit(label, rounds, self.steps(config), seconds, done)
-        return Trace(name, [], {}, {}, NOT_RUN)
+        return self._stored(config) or Trace(name, [], {}, {}, NOT_RUN)
 
     def chosen(self, found: Tuning, config: RunConfig) -> Tuned:
         """What a grid will choose is only known if all its points are finished."""

@@ -20,7 +20,7 @@ class Preset:
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
     accuracy hardly depends on it (`study kappa`) and computing does. `advice_skew` says whether `study advice` looks at these
-    runs, too.
+    runs, too. What begins with `attack` is about the robustness study.
     """
 
     name: str
@@ -35,6 +35,9 @@ class Preset:
     skew: Arm
     few: Arm
     adaptive: Arm
+    attacked_sites: Arm
+    attacked_chains: Arm
+    attacked_clients: Arm
     tune_rounds: int
     log_alphas: tuple[float, ...]
     betas: tuple[int, ...]
@@ -57,6 +60,16 @@ class Preset:
     advice_skew: bool = True
     few_skews: tuple[str, ...] = ("Dirichlet(1)", "Dirichlet(0.1)")
     few_clients: tuple[int, ...] = (15, 40, 100)
+    attack_sites: int = 20
+    attack_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
+    attack_chain_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
+    attacks: tuple[str, ...] = ("sign-flip", "scaled", "gaussian", "inner-product", "label-flip")
+    attack_rules: tuple[str, ...] = ()
+    chain_lengths: tuple[int, ...] = (1, 2, 4, 8)
+    attacked_tune_rounds: int = 2
+    attacked_lr: float = 0.03
+    attacked_lr_alone: float = 0.1
+    attacked_kappa: float = 0.1
     workers: int | str = "auto"
 
 
@@ -68,6 +81,8 @@ PRESETS: Mapping[str, Preset] = {
         kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
         rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3),
         skew=Arm("leaf_cnn", 100, 1), few=Arm("leaf_cnn", 50, 1), adaptive=Arm("leaf_cnn", 100, 1), tune_rounds=50,
+        attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1),
+        attacked_clients=Arm("leaf_cnn", 200, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
     ),
     "laptop": Preset(
@@ -77,12 +92,16 @@ PRESETS: Mapping[str, Preset] = {
         skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20), ours_skew=None, skew_clients=(100,), skew_whole=(),
         few_skews=("Dirichlet(1)",), few_clients=(15,), advice_skew=False,
+        attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 8, 1),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
         kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
         rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3),
         skew=Arm("small_cnn", 2, 1), few=Arm("small_cnn", 2, 1), adaptive=Arm("small_cnn", 2, 1), tune_rounds=2,
+        attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
+        attack_sites=10, attack_shares=(0.0, 0.2), attack_chain_shares=(0.0, 0.2), attacks=("sign-flip",),
+        chain_lengths=(2,), attacked_tune_rounds=1, attack_rules=("mean", "median"),
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
         skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
@@ -92,7 +111,10 @@ PRESETS: Mapping[str, Preset] = {
 """`paper`: 368 clients, leaf_cnn, batches of 5, learning rate 0.01, 500 rounds, kappa 0.3."""
 
 
-ARMS = ("growth", "kappa", "table", "rivals", "cost", "ours", "skew", "few", "adaptive")
+ARMS = (
+    "growth", "kappa", "table", "rivals", "cost", "ours", "skew", "few", "adaptive", "attacked_sites", "attacked_chains",
+    "attacked_clients",
+)  # fmt: skip
 
 
 def with_model(preset: Preset, model: str) -> Preset:

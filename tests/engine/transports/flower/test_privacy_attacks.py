@@ -13,10 +13,18 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
+import fedgsp
+from fedgsp.client import SGD, UpdateNoise
+from fedgsp.core.chain import Chain
+from fedgsp.core.seeds import Seeds
+from fedgsp.engine.base import WorkerSetup
+from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.transports.flower.client_app import app
 from fedgsp.engine.transports.flower.histogram import LEDGER, margin
 from fedgsp.engine.transports.flower.records import heard, pack, say
 from fedgsp.engine.transports.flower.run_spec import RunSpec
+from fedgsp.models import classification, resolve
+from fedgsp.models.catalog import initial_tensors
 from tests.support import flower_grid
 
 CLASSES, TRAIN = 10, 300
@@ -150,3 +158,25 @@ class TestOracle:
         at = site(tmp_path, "off", "least = 40")
         assert "fewer than 40 samples" in constant(at, 0, 1, validation=0.1)["refused"]
         assert "refused" not in constant(at, 0, 1, validation=0.4)
+
+
+class TestModels:
+    """What a model says of its last client, which no option but noise on updates hides."""
+
+    @staticmethod
+    def told(privacy: UpdateNoise | None) -> float:
+        """How closely the change of the output biases in one hop follows a client's class counts: mean correlation."""
+        data = fedgsp.load("glyphs:clients=12,seed=1")
+        model = resolve("small_cnn", data.sample_shape, data.classes)
+        rule = SGD(lr=0.03, batch_size=10, privacy=privacy)
+        runner, start = ChainRunner.of(WorkerSetup(model, rule, classification(), data, Seeds(5))), initial_tensors(model, 1)
+        name = [name for name in start if name.endswith("bias")][-1]
+        moved = [runner.run(1, Chain((k,)), start, {})[0][name].numpy() - start[name].numpy() for k in range(len(data))]
+        pairs = zip(moved, data.profiles().counts, strict=True)
+        return float(np.mean([np.corrcoef(change, counts)[0, 1] for change, counts in pairs]))
+
+    def test_the_output_biases_follow_the_class_counts_unless_updates_are_noised(self) -> None:
+        plain, noised = self.told(None), self.told(UpdateNoise(clip=0.5, noise=1.0))
+        print(f"correlation {plain:.2f}, with update-noise {noised:.2f}")
+        assert plain > 0.8
+        assert abs(noised) < 0.2

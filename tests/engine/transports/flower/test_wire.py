@@ -18,7 +18,6 @@ from fedgsp.engine.transports.flower.adaptive_limit import AdaptiveTimeLimit
 from fedgsp.engine.transports.flower.records import (
     FLAT,
     SQUEEZED,
-    Refused,
     heard,
     pack,
     payload,
@@ -37,7 +36,7 @@ from fedgsp.engine.transports.flower.update_guard import (
     check_size,
     moved,
 )
-from fedgsp.engine.transports.flower.wire import HEAD, places
+from fedgsp.engine.transports.flower.wire import HEAD, Refused, places
 
 
 def model() -> Tensors:
@@ -92,6 +91,7 @@ class TestRecords:
             ([["w", "float32", [-2]]], b"\0" * 8, "a shape that cannot be"),
             ([["w", "float32", [True]]], b"\0" * 4, "a shape that cannot be"),
             ([["w", "float32", [10**4000] * 2000]], b"\0" * 4, "a shape that cannot be"),  # whose product takes hours
+            ([["w", "float32", [2**39] * 100]], b"\0" * 4, "a shape that cannot be"),
             ([["w", "object", [1]]], b"\x80\x04N.", "an unknown type"),
             ([["w", [[]], [1]]], b"\0" * 4, "an unknown type"),
             ([["w", "float32", [1]]], b"\0\0\xc0\x7f", "not finite"),

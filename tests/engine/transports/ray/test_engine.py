@@ -78,6 +78,7 @@ def on_ray(**more: Any) -> dict[str, Any]:
     return {"name": "ray", **more}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize(
     ("method", "data"),
@@ -97,6 +98,7 @@ def test_the_same_bits_as_the_local_engine(method: str, data: str, tmp_path: Pat
     assert fedgsp.replay(tmp_path / "run", workers=0).differs is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 def test_samples_in_files_are_read_in_place(tmp_path: Path) -> None:
     source = f"npz:{tiny.write_npz(tmp_path / 'tiny.npz')}"
@@ -132,6 +134,7 @@ def test_a_data_set_is_read_anew_where_clients_train(place: str) -> None:
     assert states(fedgsp.train(**common, data=once, workers=0)) != states(local)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 def test_many_results_are_added_up_by_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedgsp.server.mean import MeanUpdate
@@ -164,6 +167,7 @@ def test_a_chain_whose_worker_dies_is_run_again(data: str, tmp_path: Path) -> No
     assert all("died" in loss.cause for loss in heard.lost)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 def test_chains_that_a_dead_worker_had_added_up_are_run_again(tmp_path: Path) -> None:
     common: dict[str, Any] = {"data": tiny.federation(40), "model": tiny.linear, "rounds": 2}
@@ -176,6 +180,7 @@ def test_chains_that_a_dead_worker_had_added_up_are_run_again(tmp_path: Path) ->
     assert len(heard.lost) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 def test_nothing_is_added_up_twice_where_a_client_fails_among_others(tmp_path: Path) -> None:
     common: dict[str, Any] = {"data": tiny.federation(200), "model": tiny.linear, "rounds": 2}
@@ -187,6 +192,7 @@ def test_nothing_is_added_up_twice_where_a_client_fails_among_others(tmp_path: P
     assert (tmp_path / "raised").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 def test_a_client_that_keeps_failing_ends_the_run_by_its_name() -> None:
     common: dict[str, Any] = {"data": tiny.federation(8), "model": tiny.linear, "rounds": 2, "workers": 2, "engine": "ray"}
@@ -236,6 +242,7 @@ def only_here(shape: tuple[int, ...], classes: int) -> Any:
     return tiny.linear(shape, classes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("data", ["store", "shards"])
 def test_a_model_that_cannot_be_built_there_has_its_place_too(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +252,7 @@ def test_a_model_that_cannot_be_built_there_has_its_place_too(data: str, monkeyp
     assert "raise OSError" in "".join(traceback.format_exception(failed.value))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 def test_a_worker_that_is_stopped_is_replaced_after_the_limit(tmp_path: Path) -> None:
     """One worker only, so that nothing goes on before there is another."""
@@ -262,6 +270,7 @@ def test_a_worker_that_is_stopped_is_replaced_after_the_limit(tmp_path: Path) ->
     _until(lambda: not Path(f"/proc/{flag.read_text()}").exists(), 300)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.parametrize("together", [False, True])
 def test_without_a_limit_a_worker_that_is_stopped_gets_a_line(
@@ -311,6 +320,7 @@ def test_a_cluster_that_has_no_room_is_waited_for_but_not_for_ever(monkeypatch: 
 
 @pytest.mark.usefixtures("ray_here")
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["moon", "per-fedavg", "fd", "cfl", "fedseq-inter", "data-sharing"])
 def test_every_kind_of_method_gives_the_same_bits(method: str, tmp_path: Path) -> None:
     common: dict[str, Any] = {"method": method, "data": DATA, "rounds": 2}
@@ -385,6 +395,7 @@ def _alive(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_elsewhere_than_it_was_begun(ray_here: Cluster, tmp_path: Path) -> None:
     common: dict[str, Any] = {"method": "fedgsp", "data": DATA}
     fedgsp.train(**common, rounds=1, workers=0, out=tmp_path / "run")
@@ -420,6 +431,7 @@ class Rule(SGD):
 """
 
 
+@pytest.mark.slow
 def test_files_in_the_working_folder_do_not_shadow_the_standard_library(tmp_path: Path) -> None:
     """Ray itself puts that folder first for its workers."""
     folder, script = tmp_path / "folder", tmp_path / "script.py"

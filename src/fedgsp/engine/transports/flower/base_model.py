@@ -18,7 +18,8 @@ from safetensors.torch import load, save
 
 from fedgsp.core.files import write_whole
 from fedgsp.core.tensors import FULL, digest
-from fedgsp.engine.transports.flower.records import Refused, pack, unpack_like
+from fedgsp.engine.transports.flower.records import pack, unpack_like
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.models.state import frozen_tensors
 
 if TYPE_CHECKING:

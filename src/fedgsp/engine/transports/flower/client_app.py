@@ -18,9 +18,10 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedgsp.core.errors import FedgspError, cause_of, place_of
-from fedgsp.engine.transports.flower.records import Refused, heard, say
+from fedgsp.engine.transports.flower.records import heard, say
 from fedgsp.engine.transports.flower.run_spec import RunSpec, kinds_in
 from fedgsp.engine.transports.flower.site import Site, read_site
+from fedgsp.engine.transports.flower.wire import Refused
 
 app = ClientApp()
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgsp.data.federated import SPLITS, Split
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.plan.privacy import gaussian_variance, private_vector
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import FedgspError
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,25 +13,13 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedgsp.core.tensors import FULL, NARROW, Tensors, Wire, narrowed
-from fedgsp.engine.transports.flower.wire import Malformed, Placed, flat, places, restored, squeezed, tensors_at
+from fedgsp.engine.transports.flower.wire import Malformed, Placed, Refused, flat, places, restored, squeezed, tensors_at
 
 PROTOCOL = 3
 FLAT = "fedgsp.flat"
 SQUEEZED = "fedgsp.flat.squeezed"
 FACTS = "fedgsp"
 MOST_TEXT = 16_000_000
-
-
-class Refused(Exception):
-    """What came over the wire cannot be used; the text says why.
-
-    `for_good`: asking again would not help. `changed`: the client has other data than it was asked about. `wants`: what it must
-    be sent as well.
-    """
-
-    def __init__(self, cause: str, *, for_good: bool = False, changed: bool = False, wants: str | None = None) -> None:
-        super().__init__(cause)
-        self.for_good, self.changed, self.wants = for_good, changed, wants
 
 
 def pack(tensors: Tensors, wire: Wire = FULL) -> ArrayRecord:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.engine.transports.flower.histogram import told_counts, usable
-from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.run_spec import RunSpec
 from fedgsp.engine.transports.flower.scoring_limits import check_validation
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.data import FederatedData

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.tensors import FULL, Wire
 from fedgsp.engine.transports.flower.noise_demand import check_noise
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.site import Site

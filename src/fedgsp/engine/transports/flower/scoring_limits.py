@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from flwr.app import ArrayRecord, RecordDict
 
 from fedgsp.engine.transports.flower.histogram import locked
-from fedgsp.engine.transports.flower.records import Refused
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.engine.transports.flower.run_spec import RunSpec

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from flwr.app import ConfigRecord, RecordDict
 
-from fedgsp.engine.transports.flower.records import FACTS, Refused, heard
+from fedgsp.engine.transports.flower.records import FACTS, heard
+from fedgsp.engine.transports.flower.update_guard import is_trained
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.core.tensors import Tensors
@@ -195,8 +197,3 @@ def check_untrained(after: Tensors, before: Tensors, trained: frozenset[str] | N
         pairs = zip(tensor[changed].reshape(-1).tolist(), old[changed].reshape(-1).tolist(), strict=True)
         if any(abs(new - was) > most for new, was in pairs):
             raise Refused(f"refused: {what} '{name}' has counters that {work:,} steps and samples cannot have moved so far")
-
-
-def is_trained(name: str, tensor: torch.Tensor, trained: frozenset[str] | None) -> bool:
-    """Whether a tensor is one that is trained: real-valued, and named (None: all are)."""
-    return tensor.is_floating_point() and (trained is None or name in trained)

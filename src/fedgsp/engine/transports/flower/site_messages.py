@@ -25,7 +25,7 @@ from fedgsp.engine.messages import ChainOutput
 from fedgsp.engine.transports.flower import site_checks
 from fedgsp.engine.transports.flower.base_model import BaseSupply
 from fedgsp.engine.transports.flower.conversation import CheckedAnswer, OutgoingMessage, Questions, SendAgain
-from fedgsp.engine.transports.flower.records import Refused, arrays, pack, payload, restore, say, unpack_like
+from fedgsp.engine.transports.flower.records import arrays, pack, payload, restore, say, unpack_like
 from fedgsp.engine.transports.flower.site_checks import SiteLimits
 from fedgsp.engine.transports.flower.update_guard import (
     BESIDE,
@@ -34,9 +34,11 @@ from fedgsp.engine.transports.flower.update_guard import (
     UpdateGuard,
     buffers_moved,
     check_size,
+    is_trained,
     moved,
     sent_norm,
 )
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.core.state import ServerState
@@ -193,7 +195,7 @@ class Training(_Talk):
                 record = restore(record, given.record, self._wire, "refused: its model")
             after = unpack_like(
                 record, handed, self._wire, "refused: its model",
-                lambda name: site_checks.is_trained(name, handed[name], trained),
+                lambda name: is_trained(name, handed[name], trained),
             )  # fmt: skip
             check_size(after, handed, "its model's", trained=trained)
             site_checks.check_untrained(after, before, trained, announced * rule.epochs_in(self._plan.round), "its model's")

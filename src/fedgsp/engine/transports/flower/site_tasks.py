@@ -30,11 +30,12 @@ from fedgsp.engine.transports.flower.base_model import take_base
 from fedgsp.engine.transports.flower.histogram import usable
 from fedgsp.engine.transports.flower.noise_demand import check_sends
 from fedgsp.engine.transports.flower.noise_key import noise_key
-from fedgsp.engine.transports.flower.records import Refused, arrays, pack, say, squeeze, unpack, unpack_like
+from fedgsp.engine.transports.flower.records import arrays, pack, say, squeeze, unpack, unpack_like
 from fedgsp.engine.transports.flower.registration import carved, check_fits
 from fedgsp.engine.transports.flower.run_spec import RunSpec
 from fedgsp.engine.transports.flower.scoring_limits import check_part, check_validation, question_of, spend
 from fedgsp.engine.transports.flower.shard import Shard, open_shard
+from fedgsp.engine.transports.flower.wire import Refused
 from fedgsp.engine.transports.inline import OneThread
 from fedgsp.fast import PLAIN, Kernel
 from fedgsp.models import resolve, usual_task

@@ -38,8 +38,8 @@ from fedgsp.engine.task_batching import BatchLimits
 from fedgsp.engine.transports.base import Transport, WorkerHandle
 from fedgsp.engine.transports.flower.conversation import CheckedAnswer, Conversation, SendAgain
 from fedgsp.engine.transports.flower.post import Clock, DirectPost, Letter, Post, ThreadedPost
-from fedgsp.engine.transports.flower.records import Refused
 from fedgsp.engine.transports.flower.site_checks import site_sentence
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
     from fedgsp.engine.time_limits import Activity

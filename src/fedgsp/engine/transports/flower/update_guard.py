@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedgsp.core.sums import HEADROOM_BITS
-from fedgsp.engine.transports.flower.records import Refused
-from fedgsp.engine.transports.flower.site_checks import is_trained
+from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
+    import torch
+
     from fedgsp.core.chain import Plan
     from fedgsp.core.tensors import Tensors
 
@@ -126,3 +127,8 @@ def check_size(tensors: Tensors, like: Tensors, what: str, share: int = 1, train
         largest = max(1.0, float(own.abs().max()) if own.numel() else 0.0)
         if not float(tensor.abs().max()) * share <= largest * 2.0**HEADROOM_BITS:
             raise Refused(f"refused: {what} '{name}' has values that are far too large to be averaged")
+
+
+def is_trained(name: str, tensor: torch.Tensor, trained: frozenset[str] | None) -> bool:
+    """Whether a tensor is one that is trained: real-valued, and named (None: all are)."""
+    return tensor.is_floating_point() and (trained is None or name in trained)

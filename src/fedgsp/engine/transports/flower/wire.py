@@ -38,6 +38,18 @@ QUICKLY = 1
 """zlib's level: higher ones take two to six times as long for one percent."""
 
 
+class Refused(Exception):
+    """What came over the wire cannot be used; the text says why.
+
+    `for_good`: asking again would not help. `changed`: the client has other data than it was asked about. `wants`: what it must
+    be sent as well.
+    """
+
+    def __init__(self, cause: str, *, for_good: bool = False, changed: bool = False, wants: str | None = None) -> None:
+        super().__init__(cause)
+        self.for_good, self.changed, self.wants = for_good, changed, wants
+
+
 class Malformed(Exception):
     """The bytes are not such a record; the text says why."""
 

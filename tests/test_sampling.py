@@ -1,0 +1,33 @@
+"""Which cases run in a commit, and which tests come first."""
+
+from __future__ import annotations
+
+from tests.quick import chosen as cheapest
+from tests.sampling import chosen
+from tests.scheduling import longest_first
+
+CASES = [f"tests/x.py::test_y[{k}]" for k in range(20)]
+
+
+def test_a_seed_draws_the_same_cases_again_and_another_draws_others() -> None:
+    drawn = chosen(CASES, 5, 1, "test_y")
+    assert len(drawn) == 5
+    assert drawn == chosen(CASES[::-1], 5, 1, "test_y")
+    assert drawn != chosen(CASES, 5, 2, "test_y")
+    assert drawn != chosen(CASES, 5, 1, "test_z")
+    assert chosen(CASES[:3], 5, 1, "test_y") == set(CASES[:3])
+
+
+def test_every_case_is_drawn_sooner_or_later() -> None:
+    assert set().union(*(chosen(CASES, 5, seed, "test_y") for seed in range(60))) == set(CASES)
+
+
+def test_the_longest_file_comes_first_and_stays_whole() -> None:
+    known = {"tests/a.py::one": (1.0, 2.0), "tests/b.py::two": (5.0, 3.0), "tests/deploy/c.py::x": (1.0, 3.0)}
+    tests = ["tests/a.py::one[1]", "tests/a.py::one[2]", "tests/b.py::two", "tests/deploy/c.py::x", "tests/deploy/d.py::new"]
+    assert longest_first(tests, known) == [*tests[2:3], *tests[3:5], *tests[:2]]
+
+
+def test_the_quick_tier_has_the_cheapest_within_its_budget() -> None:
+    known = {"a": (1.0, 9.0), "b": (2.0, 0.0), "c": (3.0, 0.0), "d": (0.0, 1.0)}
+    assert cheapest(known, 3.5) == {"d", "a", "b"}
