@@ -97,8 +97,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--femnist", type=Path)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--only", nargs="+", help="only these solvers, as they are called in the table")
     arguments = parser.parse_args()
-    contestants = solvers()
+    contestants = {who: solve for who, solve in solvers().items() if not arguments.only or who in arguments.only}
     print(f"load {os.getloadavg()[0]:.1f}, {arguments.turns} turns, {SEEDS} problems each\n")
     print("| n, L | " + " | ".join(contestants) + " |\n" + "| --- " * (len(contestants) + 1) + "|")
     for points, clusters in SIZES:

@@ -1,10 +1,12 @@
 """How a round's cost grows: with clients, with samples, with workers. Tables, a picture, and where it is not near-linear.
 
     OMP_NUM_THREADS=1 python benchmarks/growth.py [--largest 100000] [--picture docs/images/growth]
+    OMP_NUM_THREADS=1 python benchmarks/growth.py --plans [--largest 1000000]
 
 Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so
 small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not
-counted (but for the largest, which has no other). CPU is that of the process and its workers.
+counted (but for the largest, which has no other). CPU is that of the process and its workers. With --plans, how long it takes
+to group made-up writers (population.py), by grouper and clients, for groups of about 100 clients and for ten groups.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from typing import Any
 import numpy as np
 from usage import proportional_memory, tree_cpu_seconds
 
+MOST_ICG = 100_000
+"""Clients up to which ICG is tried."""
 NEAR = 1.3
 """How much dearer a client (or a sample) may get from one row to the next for it to be called near-linear."""
 
@@ -99,16 +103,41 @@ def table(what: str, rows: list[tuple[int, dict[str, float]]], per: str) -> None
     print(f"\n{'Not linear: ' + '; '.join(odd) if odd else 'Near-linear throughout'}.", flush=True)
 
 
+def plans(largest: int) -> None:
+    """CPU seconds to form a round's groups, a row for each number of clients."""
+    from population import synthetic
+
+    from fedgsp.plan import ICG, Balanced, Random, Stratified
+
+    groupers = {"random": Random(), "stratified": Stratified(), "balanced": Balanced(), "ICG": ICG()}
+    wanted = {**{name: (grouper, 100) for name, grouper in groupers.items()}, "ICG, 10 groups": (ICG(), 0)}
+    print("\n| clients | " + " | ".join(wanted) + " |\n" + "| --- " * (len(wanted) + 1) + "|")
+    for clients in (10**power for power in range(2, 7) if 10**power <= largest):
+        counts, row = synthetic(clients), []
+        for grouper, chain in wanted.values():
+            if isinstance(grouper, ICG) and clients > MOST_ICG:
+                row.append("-")
+                continue
+            began = time.process_time()
+            grouper.assign(counts, max(2, clients // chain) if chain else 10, np.random.default_rng(0))
+            row.append(f"{time.process_time() - began:.3g}")
+        print(f"| {clients:,} | " + " | ".join(row) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=int, default=100_000, help="most clients")
     parser.add_argument("--picture", type=Path, help="where to draw, without an ending: PNG and SVG are made")
+    parser.add_argument("--plans", action="store_true", help="how long groups take to form, and nothing else")
     parser.add_argument("--one", nargs=4, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         one(*options.one)
         return
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    if options.plans:
+        plans(options.largest)
+        return
     sizes = [count for count in (100, 1000, 10_000, 100_000) if count <= options.largest]
     by_clients = [(count, measured(count, 20, 0)) for count in sizes]
     table("clients of 20 samples, this process", by_clients, "client")

@@ -32,7 +32,21 @@ from contestant import Contestant, Entry, Lost, start
 PINNED = ("torch==2.13.0",)
 INSTALLS = (
     # (what, without its dependencies)
-    (("torch==2.13.0", "numpy", "scipy", "safetensors", "typer", "rich", "cloudpickle", "tomli_w"), False),
+    (
+        (
+            "torch==2.13.0",
+            "numpy",
+            "scipy",
+            "safetensors",
+            "typer",
+            "rich",
+            "cloudpickle",
+            "tomli_w",
+            "platformdirs",
+            "filelock",
+        ),
+        False,
+    ),
     (("flwr[simulation]",), False),
     (("pfl",), False),
     (("fedjax==0.0.17",), False),

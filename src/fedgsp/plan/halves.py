@@ -1,9 +1,9 @@
 """Equal-size clusters of very many clients: halves of halves, the exact clusters within them, and then pairs made better.
 
-The exact assignment of ICG weighs every client against every cluster, which is too much work for many of both. Here a population
-is split in two by k-means with two clusters of given sizes. With two clusters the exact assignment is no more than a sort: only
-the order of the clients along the line between the centroids matters. Parts that are small enough get their clusters by the exact
-assignment. What was cut apart is mended afterwards: a cluster and one of its neighbours are split anew, and keep what is better.
+The exact assignment of ICG weighs every client against every cluster, which is too much work for many of both. Here a
+population is split in two by k-means with two clusters of given sizes. With two clusters the exact assignment is no more than a
+sort: only the order of the clients along the line between the centroids matters. Parts that are small enough get their clusters
+by the exact assignment. What was cut apart is mended afterwards: a cluster and a neighbour are split anew if that is better.
 
 Clients are ordered by whole numbers (the way from one centroid to the other is rounded to 20 bits), which are exact in float64,
 and of equals the one with the lower number comes first: so the clusters depend on no library, and there is no machine code.
@@ -36,9 +36,8 @@ BLOCK = 2**20
 
 
 def clusters_by_halves(
-    points: Reals, clusters: int, rng: np.random.Generator, tau: int, small: Callable[[int, int], bool],
-    exactly: Callable[[Reals, int], Wholes],
-) -> Wholes:  # fmt: skip
+    points: Reals, clusters: int, rng: np.random.Generator, tau: int, costs: int, exactly: Callable[[Reals, int], Wholes]
+) -> Wholes:
     """Labels (n,) of equal-size clusters.
 
     Args:
@@ -46,7 +45,7 @@ def clusters_by_halves(
         clusters: How many; must divide n.
         rng: Where the halves' starts come from.
         tau: At most so many iterations for two halves.
-        small: Whether a part of so many points and clusters is not halved any more.
+        costs: Parts of so many points times clusters, or fewer, are not halved any more.
         exactly: The labels of the points of such a part in so many clusters.
     """
     size = len(points) // clusters
@@ -56,7 +55,7 @@ def clusters_by_halves(
         rows, first, many = parts.pop()
         if many == 1:
             labels[rows] = first
-        elif small(len(rows), many):
+        elif len(rows) * many <= costs:
             labels[rows] = first + exactly(points[rows], many)
         else:
             one = many // 2

@@ -81,8 +81,9 @@ class ICG(Grouper):
             distance itself, is what the authors' program minimised (k-means-constrained). Under size constraints they differ.
         leftovers: What becomes of the K - f L clients that equal groups of L = floor(K / f) leave over: "out", they sit the
             round out as the paper has it; "deal", each goes to a random group, so that groups differ by one client at most.
-        exact_up_to: More clients than this are halved by k-means until parts have at most half as many; the exact assignment is
-            made within parts, and pairs of neighbouring clusters are then improved. The paper's is the exact one throughout.
+        exact_up_to: More clients than this, if clients times clusters are also more than 2^20, are halved by k-means until each
+            part has fewer; the exact assignment is made within parts, and pairs of neighbouring clusters are then improved. The
+            paper's is the exact one throughout.
         n_groups: For `fit` only: how many groups.
         random_state: For `fit` only: the seed.
 
@@ -129,9 +130,7 @@ class ICG(Grouper):
         points = np.asarray(counts, dtype=np.float64)
         if len(points) <= self.exact_up_to or len(points) * clusters <= FEW_COSTS:
             return exactly(points, clusters)
-        labels = clusters_by_halves(
-            points, clusters, rng, self.tau, lambda n, many: n <= self.exact_up_to // 4 or n * many <= FEW_COSTS // 2, exactly
-        )
+        labels = clusters_by_halves(points, clusters, rng, self.tau, FEW_COSTS, exactly)
         return mended(points, labels, clusters) if self.distance == "squared" else labels
 
     def shape(self, clients: int, n_groups: int) -> GroupShape:

@@ -6,125 +6,144 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef double eight __attribute__((vector_size(64), aligned(8), may_alias));
+typedef int64_t eight_whole __attribute__((vector_size(64)));
+
+/* The first of the least of `n` numbers, where n is a multiple of 8. */
+static size_t first_of_least(const double *values, size_t n)
+{
+    eight least = *(const eight *)values;
+    for (size_t i = 8; i < n; i += 8) {
+        const eight other = *(const eight *)(values + i);
+        const eight_whole less = other < least;
+        least = (eight)((less & (eight_whole)other) | (~less & (eight_whole)least));
+    }
+    double lowest = least[0];
+    for (int i = 1; i < 8; i++)
+        lowest = least[i] < lowest ? least[i] : lowest;
+    size_t at = 0;
+    while (values[at] != lowest)
+        at++;
+    return at;
+}
+
+/* What it would cost to move one more point to each cluster, where that is the cheapest so far; of equally cheap ones the first. */
+static void offer(const double *restrict row, double own, int64_t point, size_t n, double *restrict extra, int64_t *restrict mover)
+{
+    for (size_t other = 0; other < n; other++) {
+        const double price = row[other] - own;
+        const int better = (price < extra[other]) | ((price == extra[other]) & (point < mover[other]));
+        extra[other] = better ? price : extra[other];
+        mover[other] = better ? point : mover[other];
+    }
+}
+
+/* Ways that go on from a cluster that was reached, to all others. */
+static void go_on(const double *restrict out, const double *restrict prices, double price, double reached, int64_t from, size_t n,
+                  double *restrict distance, double *restrict unsettled, int64_t *restrict parent)
+{
+    for (size_t other = 0; other < n; other++) {
+        const double length = out[other] + (prices[other] - price);
+        const double through = reached + (length > 0.0 ? length : 0.0);
+        const int shorter = through < distance[other];
+        distance[other] = shorter ? through : distance[other];
+        unsettled[other] = shorter ? through : unsettled[other];
+        parent[other] = shorter ? from : parent[other];
+    }
+}
+
 /* Move points along cheapest paths, changing labels (n) and prices (L), until each cluster has `size` points. At the start
  * every point must be where cost + price is least for it. See transport.py. */
 int64_t fedgsp_level(const double *cost, int64_t *labels, double *prices, int64_t points, int64_t clusters, int64_t size)
 {
-    const size_t n = (size_t)points, L = (size_t)clusters;
-    double *extra = malloc(L * L * sizeof *extra);     /* what the cheapest move from one cluster to another costs on top */
-    int64_t *mover = malloc(L * L * sizeof *mover);    /* and which point it moves: of equally cheap ones the first */
-    double *distance = malloc(L * sizeof *distance);
-    int64_t *parent = malloc(3 * L * sizeof *parent);  /* with load and head */
-    int64_t *after = malloc(2 * n * sizeof *after);    /* with before: the points of a cluster are a linked list, -1 ends it */
-    char *settled = malloc(L);
+    const size_t n = (size_t)points, L = (size_t)clusters, P = (L + 7) / 8 * 8; /* rows are padded to whole vectors */
+    double *extra = malloc(L * P * sizeof *extra);   /* what the cheapest move from one cluster to another costs on top */
+    int64_t *mover = malloc(L * P * sizeof *mover);  /* and which point it moves: of equally cheap ones the first */
+    double *distance = malloc(3 * P * sizeof *distance); /* with unsettled and paid */
+    int64_t *parent = malloc(3 * P * sizeof *parent);    /* with load and begin */
+    int64_t *members = malloc((3 * n + L) * sizeof *members); /* of each cluster from `begin` on; with each point's place there */
     int64_t moved = -1;
-    if (!extra || !mover || !distance || !parent || !after || !settled)
+    if (!extra || !mover || !distance || !parent || !members)
         goto done;
-    int64_t *load = parent + L, *head = parent + 2 * L, *before = after + n;
-    memset(load, 0, L * sizeof *load);
-    memset(head, -1, L * sizeof *head);
-    memset(after, -1, 2 * n * sizeof *after);
-    memset(mover, -1, L * L * sizeof *mover);
-    for (size_t i = 0; i < L * L; i++)
-        extra[i] = INFINITY;
+    double *unsettled = distance + P, *paid = distance + 2 * P;
+    int64_t *load = parent + P, *begin = parent + 2 * P, *place = members + 2 * n + L;
+    memset(load, 0, P * sizeof *load);
+    for (size_t i = 0; i < L * P; i++)
+        extra[i] = INFINITY, mover[i] = -1;
+    for (size_t c = 0; c < P; c++)
+        paid[c] = c < L ? prices[c] : 0.0, unsettled[c] = distance[c] = INFINITY;
+    for (size_t point = 0; point < n; point++)
+        load[labels[point]]++;
+    for (size_t c = 0, at = 0; c < L; c++) { /* a cluster never has more points than now, or one more than it should have */
+        begin[c] = (int64_t)at;
+        at += (size_t)(load[c] > size ? load[c] : size) + 1;
+        load[c] = 0;
+    }
     for (size_t point = 0; point < n; point++) {
-        const double *row = cost + point * L;
         const int64_t own = labels[point];
-        load[own]++;
-        after[point] = head[own];
-        if (head[own] >= 0)
-            before[head[own]] = (int64_t)point;
-        head[own] = (int64_t)point;
-        for (size_t other = 0; other < L; other++) {
-            const double price = row[other] - row[own];
-            if (price < extra[own * L + other]) {
-                extra[own * L + other] = price;
-                mover[own * L + other] = (int64_t)point;
-            }
-        }
+        place[point] = begin[own] + load[own]++;
+        members[place[point]] = (int64_t)point;
+        offer(cost + point * L, cost[point * L + (size_t)own], (int64_t)point, L, extra + own * (int64_t)P, mover + own * (int64_t)P);
     }
     for (moved = 0;; moved++) {
         int overfull = 0;
         for (size_t c = 0; c < L; c++) {
             parent[c] = -1;
-            settled[c] = 0;
-            distance[c] = load[c] > size ? 0.0 : INFINITY;
+            unsettled[c] = distance[c] = load[c] > size ? 0.0 : INFINITY;
             overfull |= load[c] > size;
         }
         if (!overfull)
             break;
         size_t nearest;
-        double reached;
         for (;;) { /* Dijkstra from all overfull clusters to the nearest one with room */
-            int found = 0;
-            nearest = 0;
-            reached = INFINITY;
-            for (size_t c = 0; c < L; c++)
-                if (!settled[c] && (!found || distance[c] < reached)) {
-                    found = 1;
-                    nearest = c;
-                    reached = distance[c];
-                }
+            nearest = first_of_least(unsettled, P);
             if (load[nearest] < size)
                 break;
-            settled[nearest] = 1;
-            const double *out = extra + nearest * L;
-            for (size_t other = 0; other < L; other++) {
-                const double length = out[other] + (prices[other] - prices[nearest]);
-                const double through = reached + (length > 0.0 ? length : 0.0);
-                if (through < distance[other]) {
-                    distance[other] = through;
-                    parent[other] = (int64_t)nearest;
-                }
-            }
+            unsettled[nearest] = INFINITY;
+            go_on(extra + nearest * P, paid, paid[nearest], distance[nearest], (int64_t)nearest, P, distance, unsettled, parent);
         }
+        const double reached = distance[nearest];
         for (size_t c = 0; c < L; c++)
-            prices[c] = prices[c] + (reached - (distance[c] < reached ? distance[c] : reached));
+            paid[c] = paid[c] + (reached - (distance[c] < reached ? distance[c] : reached));
         load[nearest]++;
-        int64_t target = (int64_t)nearest;
+        int64_t target = (int64_t)nearest, room = begin[target] + load[target] - 1;
         while (parent[target] >= 0) {
-            const int64_t source = parent[target], point = mover[source * (int64_t)L + target];
-            const double *row = cost + (size_t)point * L;
-            if (before[point] >= 0)
-                after[before[point]] = after[point];
-            else
-                head[source] = after[point];
-            if (after[point] >= 0)
-                before[after[point]] = before[point];
-            before[point] = -1;
-            after[point] = head[target];
-            if (head[target] >= 0)
-                before[head[target]] = point;
-            head[target] = point;
+            const int64_t source = parent[target], point = mover[source * (int64_t)P + target];
+            const int64_t hole = place[point], last = begin[source] + load[source] - 1;
+            members[hole] = members[last]; /* the last member takes its place, and the next point comes where that was */
+            place[members[hole]] = hole;
+            members[room] = point;
+            place[point] = room;
+            room = last;
             labels[point] = target;
-            double *leaving = extra + source * (int64_t)L, *coming = extra + target * (int64_t)L;
-            int64_t *leaves = mover + source * (int64_t)L, *comes = mover + target * (int64_t)L;
+            double *leaving = extra + source * (int64_t)P;
+            int64_t *leaves = mover + source * (int64_t)P;
             for (size_t other = 0; other < L; other++) {
-                if (leaves[other] == point) { /* the source must find another cheapest one */
-                    double best = INFINITY;
-                    int64_t found = -1;
-                    for (int64_t member = head[source]; member >= 0; member = after[member]) {
-                        const double price = cost[(size_t)member * L + other] - cost[(size_t)member * L + (size_t)source];
-                        if (price < best || (price == best && member < found)) {
-                            best = price;
-                            found = member;
-                        }
+                if (leaves[other] != point)
+                    continue;
+                double best = INFINITY; /* the source must find another cheapest one */
+                int64_t found = -1;
+                for (int64_t at = begin[source]; at < last; at++) {
+                    const int64_t member = members[at];
+                    const double *row = cost + (size_t)member * L;
+                    const double price = row[other] - row[source];
+                    if (price < best || (price == best && member < found)) {
+                        best = price;
+                        found = member;
                     }
-                    leaving[other] = best;
-                    leaves[other] = found;
                 }
-                const double price = row[other] - row[target];
-                if (price < coming[other] || (price == coming[other] && point < comes[other])) {
-                    coming[other] = price;
-                    comes[other] = point;
-                }
+                leaving[other] = best;
+                leaves[other] = found;
             }
+            const double *row = cost + (size_t)point * L;
+            offer(row, row[target], point, L, extra + target * (int64_t)P, mover + target * (int64_t)P);
             target = source;
         }
         load[target]--;
     }
+    memcpy(prices, paid, L * sizeof *prices);
 done:
-    free(extra), free(mover), free(distance), free(parent), free(after), free(settled);
+    free(extra), free(mover), free(distance), free(parent), free(members);
     return moved;
 }
 

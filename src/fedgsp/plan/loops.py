@@ -17,7 +17,7 @@ from fedgsp.core.native import load
 Reals = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 
-FLAGS = ("-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 
 
 def level(cost: Reals, labels: Wholes, prices: Reals, size: int) -> bool:
