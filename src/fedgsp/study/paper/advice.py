@@ -17,13 +17,13 @@ from fedgsp.study.advise import CANDIDATES, CLOSE, Estimated, doubts_of, extrapo
 from fedgsp.study.findings import Findings
 from fedgsp.study.paper import fleets, skew
 from fedgsp.study.paper.dealing import OWN
+from fedgsp.study.paper.skew import SkewRuns
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import reached
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.fleets import FleetRuns
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.paper.skew import SkewRuns
     from fedgsp.study.units import Trace
 
 TITLE = "Would the advice have been good?"
@@ -49,7 +49,8 @@ class AdviceRuns:
 
 def gather(runner: PaperRunner) -> AdviceRuns:
     """Those of two other studies."""
-    return AdviceRuns(skew.gather(runner), fleets.gather(runner, every=False))
+    skewed = skew.gather(runner) if runner.preset.advice_skew else SkewRuns({}, {}, {})
+    return AdviceRuns(skewed, fleets.gather(runner, every=False))
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def show(runner: PaperRunner, found: AdviceRuns) -> Findings:
         f"({share:.0f} %); in {counts[SAID]} it was not, but the advice had said that it is not sure; in {counts[BADLY]} it "
         f"was not and had no doubt. Where it had no doubt it was right in {right} of {len(sure)}. The candidates are "
         f"{', '.join(NAMES.values())}, on the data's own clients also fedadagrad and fedyogi; one seed a cell."
+        + ("" if runner.preset.advice_skew else " Cut for time: data with label skew, and other numbers of clients.")
     )
     return Findings("advice", TITLE, [table], [], facts, [note])
 

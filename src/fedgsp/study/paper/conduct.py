@@ -178,8 +178,8 @@ def study(
     """Reproduce the paper's figures, tables and claims. Call it again to go on; finished runs are reused.
 
     Args:
-        names: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, ours or
-            robustness.
+        names: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, ours, skew, few-clients,
+            adaptive, advice or robustness.
         preset: Settings: "smoke" (minutes), "laptop" (hours) or "paper".
         data: A data source; None: the preset's.
         model: Use only this model; None: the preset's models.

@@ -121,8 +121,9 @@ def show(runner: PaperRunner, found: FewRuns) -> Findings:
 
 
 def _cut(runner: PaperRunner) -> str:
-    left = [str(count) for count in Preset.few_clients if count not in runner.preset.few_clients]
-    return f"Cut for time: {', '.join(left)} clients. " if left else ""
+    left = [f"{count} clients" for count in Preset.few_clients if count not in runner.preset.few_clients]
+    left += [skew for skew in Preset.few_skews if skew not in runner.preset.few_skews]
+    return f"Cut for time: {', '.join(left)}. " if left else ""
 
 
 Figures = dict[str, dict[str, float]]

@@ -19,8 +19,8 @@ class Preset:
     Exp get rates with which as many groups are there in the last round, so that only the way there differs. `holdout` is the
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
-    accuracy hardly depends on it (`study kappa`) and computing does. What begins
-    with `attack` is about the robustness study.
+    accuracy hardly depends on it (`study kappa`) and computing does. `advice_skew` says whether `study advice` looks at these
+    runs, too. What begins with `attack` is about the robustness study.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Preset:
     skew_clients: tuple[int, ...] = (40, 100, 368)
     skew_whole: tuple[int, ...] = (100,)
     skew_kappa: float = 0.1
+    advice_skew: bool = True
     few_skews: tuple[str, ...] = ("Dirichlet(1)", "Dirichlet(0.1)")
     few_clients: tuple[int, ...] = (15, 40, 100)
     attack_sites: int = 20
@@ -88,9 +89,9 @@ PRESETS: Mapping[str, Preset] = {
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
-        skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 8, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
+        skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20), ours_skew=None, skew_clients=(100,), skew_whole=(),
-        few_clients=(15,),
+        few_skews=("Dirichlet(1)",), few_clients=(15,), advice_skew=False,
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 15, 1),
     ),
     "smoke": Preset(
