@@ -7,6 +7,7 @@ tests/durations.json; a test that was never measured counts as a second.
 from __future__ import annotations
 
 from collections import defaultdict
+from math import fsum
 from typing import Any
 
 import pytest
@@ -28,8 +29,8 @@ def longest_first(nodeids: list[str], known: Durations) -> list[str]:
     scopes: dict[str, list[str]] = defaultdict(list)
     for nodeid in nodeids:
         scopes[scope_of(nodeid)].append(nodeid)
-    seconds = {
-        scope: sum(max(known.get(name, (1.0, 1.0))) for name in set(map(name_of, tests))) for scope, tests in scopes.items()
+    seconds = {  # exact: all processes must find the same order, and a set has another one in each of them
+        scope: fsum(max(known.get(name, (1.0, 1.0))) for name in set(map(name_of, tests))) for scope, tests in scopes.items()
     }
     return [nodeid for scope in sorted(scopes, key=lambda scope: (-seconds[scope], scope)) for nodeid in scopes[scope]]
 

@@ -31,3 +31,10 @@ def test_the_longest_file_comes_first_and_stays_whole() -> None:
 def test_the_quick_tier_has_the_cheapest_within_its_budget() -> None:
     known = {"a": (1.0, 9.0), "b": (2.0, 0.0), "c": (3.0, 0.0), "d": (0.0, 1.0)}
     assert cheapest(known, 3.5) == {"d", "a", "b"}
+
+
+def test_files_that_take_the_same_come_in_one_order_in_every_process() -> None:
+    times = [0.1, 0.2, 0.3, 0.7, 1e-9]
+    known = {f"tests/{file}.py::t{k}": (times[k - shift], 0.0) for file, shift in (("a", 0), ("b", 1)) for k in range(5)}
+    tests = [f"tests/{file}.py::t{k}" for file in ("b", "a") for k in range(5)]
+    assert longest_first(tests, known) == [*tests[5:], *tests[:5]]
