@@ -17,7 +17,7 @@ demo: core
 
 # After every change: a minute. Types are left to `make test`: without a cache they take a minute of their own.
 quick: lint boundaries
-	$(PYTEST) -m "not slow" --quick
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) -m "not slow" --quick
 
 # Types are checked beside the tests, and what is said of them comes at the end.
 CHECKED := $(VENV)/types.log
@@ -96,4 +96,4 @@ dev:
 	$(PYTHON) .ci/install.py dev $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV).lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* dist
+	rm -rf $(VENV) $(VENV).lock $(VENV)-lowest $(VENV)-newest .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* dist

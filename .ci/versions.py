@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("parquet", "hdf5", "plot", "frames", "privacy", "metrics")
 """Those with libraries that tests of the package call directly; Flower and Ray are one version each already."""
-TOOLS = ("pytest", "pytest-xdist", "hypothesis", "coverage", "jsonschema", "scikit-learn", "cffi", "hatchling", "editables")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "coverage", "jsonschema", "cffi", "hatchling", "editables")
 FOLDERS = ("core", "data", "plan", "models", "client", "server", "prepare", "evaluate", "fast", "golden", "run", "report")
 IGNORED = (
     "golden/test_engines.py",
@@ -54,7 +54,7 @@ def requirements(which: str, project: dict[str, list[str] | dict[str, list[str]]
     chosen = {name: lowest(line) if which == "lowest" else line for name, line in direct.items()}
     chosen |= {name: f"{name}=={pinned[name]}" for name in kept}
     chosen |= {name: f"{name}=={pinned[name]}" for name in TOOLS if name not in chosen and name in pinned}
-    return sorted(chosen.values())
+    return sorted([*chosen.values(), "scikit-learn"])  # whichever bears the others
 
 
 def main(which: str, arguments: list[str]) -> int:

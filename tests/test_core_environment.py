@@ -112,7 +112,7 @@ EXTRA = {
 
 
 def test_it_has_only_what_it_needs(core: Path) -> None:
-    listed = [core / "python", "-m", "pip", "list", "--format=json", "--disable-pip-version-check"]
+    listed: list[Any] = [core / "python", "-m", "pip", "list", "--format=json", "--disable-pip-version-check"]
     names = {row["name"].lower() for row in json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)}
     assert not names & MUCH
     assert len(names) < 40

@@ -16,15 +16,20 @@ import pytest
 FILE = Path(__file__).parents[1] / ".ci" / "install.py"
 
 
-@pytest.fixture(scope="module")
-def install() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("fedgsp_install", FILE)
+def script(file: Path) -> ModuleType:
+    """It as a module."""
+    spec = importlib.util.spec_from_file_location(f"fedgsp_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def install() -> ModuleType:
+    """The script that sets up environments."""
+    return script(FILE)
 
 
 HOLDS = """
@@ -110,3 +115,44 @@ def test_the_wheel_has_every_file_of_the_package_and_the_source_no_results(tmp_p
         tops = {name.split("/")[1] for name in packed_source.getnames()}
     assert {"src", "tests", "docs", "pyproject.toml", "LICENSE"} <= tops
     assert not {"results", ".github", ".venv"} & tops
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+sys.meta_path.insert(0, Absent())
+import fedgsp
+
+for name in fedgsp.__all__:
+    getattr(fedgsp, name)
+data = fedgsp.from_arrays([[0.0], [1.0]] * 20, [0, 1] * 20, [0] * 20 + [1] * 20)
+print(fedgsp.train("fedavg", data, "linear", rounds=1, workers=0).status)
+"""
+
+
+def test_what_make_demo_installs_is_enough_to_train() -> None:
+    extras = {"flwr", "ray", "matplotlib", "pandas", "polars", "pyarrow", "h5py", "PIL", "optuna", "opendp", "dp_accounting",
+              "transformers", "peft", "sklearn", "wandb", "mlflow", "tensorboard", "IPython"}  # fmt: skip
+    code = WITHOUT_EXTRAS.replace("EXTRAS", repr(extras))
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stdout == "finished\n", ended.stderr
+
+
+def test_the_lowest_versions_are_the_bounds_that_are_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = script(FILE.with_name("versions.py"))
+    extras = {**{name: list[str]() for name in versions.EXTRAS}, "plot": ["matplotlib>=3.8"]}
+    project = {"dependencies": ["torch>=2.4", "numpy>=1.26,<3"], "optional-dependencies": extras}
+    pinned = {"torch": "2.13.0", "numpy": "2.4.6", "pytest": "9.2.0"}
+    monkeypatch.delenv("KEEP", raising=False)
+    kept = versions.requirements("lowest", project, pinned)
+    assert {"torch==2.13.0", "numpy==1.26", "matplotlib==3.8", "pytest==9.2.0"} <= set(kept)
+    assert {"torch==2.13.0", "numpy>=1.26,<3"} <= set(versions.requirements("newest", project, pinned))
+    monkeypatch.setenv("KEEP", "")
+    assert "torch==2.4" in versions.requirements("lowest", project, pinned)
+    with pytest.raises(SystemExit, match="no lower bound: rich"):
+        versions.lowest("rich")

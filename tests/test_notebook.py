@@ -117,7 +117,8 @@ def test_the_whole_afternoon_in_a_real_kernel(tmp_path: Path) -> None:
     NotebookClient(book, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     again = [{**cell, "outputs": kept_outputs(cell.outputs)} for cell in cells]
-    assert [words(said) for said in stored_texts([nbformat.from_dict(cell) for cell in again])] == stored
+    books = [nbformat.from_dict(cell) for cell in again]  # type: ignore[no-untyped-call]
+    assert [words(said) for said in stored_texts(books)] == stored
 
     def shown(start: str) -> dict[str, Any]:
         outputs = next(cell.outputs for cell in cells if start in cell.source)

@@ -35,7 +35,7 @@ def write(folder: Path) -> None:
 
 def read(name: str) -> Any:
     """A notebook of examples/."""
-    return nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    return nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
 
 
 def page(name: str, book: Any, folder: Path) -> str:
@@ -90,7 +90,7 @@ def execute(name: str) -> None:
         if cell.cell_type == "code":
             cell.outputs = kept_outputs(cell.outputs)
     book.metadata = {"kernelspec": book.metadata["kernelspec"]}
-    nbformat.write(book, EXAMPLES / f"{name}.ipynb")
+    nbformat.write(book, EXAMPLES / f"{name}.ipynb")  # type: ignore[no-untyped-call]
 
 
 def kept_outputs(outputs: list[Any]) -> list[Any]:

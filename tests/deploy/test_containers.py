@@ -53,6 +53,7 @@ def test_the_files_are_as_the_specification_says(place: Deployment) -> None:
         file = composed(folder)
         assert [error.message for error in check.iter_errors(file)] == []
         first = next(iter(file["services"].values()))
+        wrong: dict[str, Any]
         for wrong in ({"healthcheck": {"tests": []}}, {"readonly": True}, {"volumes": [{"typ": "bind"}]}):
             odd = {**file, "services": {"one": {**first, **wrong}}}
             assert next(check.iter_errors(odd), None) is not None, wrong

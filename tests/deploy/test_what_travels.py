@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from flwr.app import ArrayRecord
 
 from fedgsp.core.tensors import digest
+from fedgsp.engine.transports.flower import client_app
 from fedgsp.engine.transports.flower.base_model import MOST_BASES, take_base
 from fedgsp.engine.transports.flower.records import FLAT, SQUEEZED, pack, payload
 from fedgsp.engine.transports.flower.wire import Refused
@@ -46,7 +48,7 @@ def test_an_adapter_travels_and_is_charged_as_its_own_bytes(tmp_path: Path) -> N
 def test_sites_with_another_base_are_sent_the_runs_once_and_train_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    there, honest = adapted(tmp_path), flower_grid.app
+    there, honest = adapted(tmp_path), client_app.app
 
     def elsewhere(*arguments: Any) -> Any:
         with pytest.MonkeyPatch.context() as patch:
@@ -145,7 +147,7 @@ def test_a_silent_node_is_skipped_within_ten_seconds_and_left_alone_until_its_he
 def test_what_a_message_leaves_is_not_used_after_something_went_wrong(tmp_path: Path) -> None:
     """A site's process keeps model and samples between messages; bits are those of fresh ones."""
     there = grid_deployments.deployment(tmp_path, "scaffold", clients=2, rounds=3, settings={"quorum": 0.1})
-    faults = iter(["ok", "ok", "ok", "nan", "ok"])
+    faults: Iterator[flower_grid.Fault] = iter(["ok", "ok", "ok", "nan", "ok"])
     there.grid.fault = lambda node, message: next(faults, "ok") if message.metadata.message_type == "train" else "ok"
     assert there.serve().status == "finished"
     assert there.replay().differs is None

@@ -67,7 +67,7 @@ FAULTS = (
     Fault("core/chain.py", "Hop(repeat * len(self.clients) + position,", "Hop(position,", "core/test_chain.py"),
     Fault("core/seeds.py", "return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)",
           "return generator(self.seed, Purpose.BATCHES, round_, client, epoch, epoch)", "core/test_seeds.py"),
-    Fault("core/seeds.py", "[seed, int(purpose), *key]", "[seed, *key]", "core/test_seeds.py"),
+    Fault("core/seeds.py", "words = (seed, int(purpose), *key)", "words = (seed, *key)", "core/test_seeds.py"),
     Fault("core/sum_grids.py", "coarse[part] += rounded", "coarse[part] += rest", "core/test_sums.py"),
     Fault("core/sums.py", "if not largest <= grid.limit:", "if largest > grid.limit:",
           "core/test_sums.py"),

@@ -68,7 +68,7 @@ def test_few_clients_or_few_costs_are_assigned_exactly(monkeypatch: pytest.Monke
 
     def found(exact_up_to: int, costs: int) -> list[int]:
         monkeypatch.setattr(icg, "FEW_COSTS", costs)
-        return ICG(exact_up_to=exact_up_to).clusters(points, 20, np.random.default_rng(0)).tolist()
+        return list(ICG(exact_up_to=exact_up_to).clusters(points, 20, np.random.default_rng(0)))
 
     assert found(400, 100) == found(399, 8000) == exactly
     assert found(399, 7999) != exactly

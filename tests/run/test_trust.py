@@ -78,7 +78,7 @@ def _forget(ran: Path) -> None:
 def test_a_run_from_elsewhere_runs_no_code_unless_trusted(begun: Path, code: Path, name: str) -> None:
     foreign = begun.parent / "foreign"
     shutil.copytree(begun, foreign)
-    with pytest.raises(InputError, match=r"names code that is not part of fedgsp \(evilmod:Mine and 1 more\).*--trust"):
+    with pytest.raises(InputError, match=r"names code that is not part of fedgsp \(evilmod:Mine and 1 more\).*`trust=True`"):
         ASK[name](foreign, False)
     assert not code.exists()
     ASK[name](foreign, True)

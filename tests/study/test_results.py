@@ -77,12 +77,10 @@ def test_studies_that_share_runs_say_the_same_of_them() -> None:
 def test_the_readme_quotes_the_curves() -> None:
     with (RESULTS / "curves" / "curves-leaf_cnn.csv").open() as file:
         rows = list(csv.DictReader(file))
-    text = (ROOT / "README.md").read_text()
-    for row in rows:
-        accuracy, best, loss = 100 * float(row["accuracy %"]), 100 * float(row["best %"]), float(row["loss"])
-        steps, traffic = float(row["serial steps"]), float(row["traffic"]) / 1e9
-        line = f"| {row['method']} | {accuracy:.1f} | {best:.1f} | {loss:.3f} | {steps:,.0f} | {traffic:.0f} |"
-        assert line in text
+    text = " ".join((ROOT / "README.md").read_text().split())
+    ends = {row["method"].lower(): f"{100 * float(row['accuracy %']):.1f} %" for row in rows}
+    assert f"FedGSP ends at {ends['fedgsp']}, FedAvg at {ends['fedavg']} " in text
+    assert f"NaiveGSP ends at {ends['naivegsp']}," in text
 
 
 def test_the_readme_quotes_the_costs_and_the_gap() -> None:
@@ -91,10 +89,9 @@ def test_the_readme_quotes_the_costs_and_the_gap() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     steps, traffic = (100 * (1 - gsp[what] / avg[what]) for what in ("serial_steps", "bytes"))
     assert (
-        f"FedGSP has {100 * told['target']:.0f} % after {gsp['rounds']:.0f} rounds and {gsp['serial_steps']:,.0f} serial "
-        f"steps, FedAvg after {avg['rounds']:.0f} rounds and {avg['serial_steps']:,.0f}: {traffic:.0f} % less "
-        f"traffic, {steps:.0f} % less waiting."
-    ) in text
+        f"FedGSP has {100 * told['target']:.0f} % with {traffic:.0f} % less traffic and {steps:.0f} % less waiting than FedAvg."
+        in text
+    )
     gap = findings("table")["facts"]["gaps_tuned"]["accuracy"]
     assert f"FedGSP is {100 * gap:.1f} points above its rivals' mean" in text
 

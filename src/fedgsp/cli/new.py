@@ -23,5 +23,7 @@ def new(
     place = write_project(directory, kind)  # type: ignore[arg-type]
     written = ", ".join(sorted(file.name for file in place.iterdir()))
     typer.echo(f"{place}: {written}")
+    if kind == "project":
+        typer.echo(f"next: cd {place} && fedgsp run config.toml --trust")
     if kind != "deployment":
-        typer.echo(f"next: cd {place} && pytest" + (" && fedgsp run config.toml" if kind == "project" else ""))
+        typer.echo(f"its test: cd {place} && pip install pytest && pytest")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 
 def plus_plus_start(points: NDArray[np.float64], clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -20,6 +20,6 @@ def plus_plus_start(points: NDArray[np.float64], clusters: int, rng: np.random.G
         cumulated = weight.cumsum()
         start[turn] = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
         drawn[start[turn]] = True
-        to_new = cdist(points, points[start[turn]][None], "sqeuclidean")[:, 0]
+        to_new = scipy.spatial.distance.cdist(points, points[start[turn]][None], "sqeuclidean")[:, 0]
         gap = to_new if turn == 0 else np.minimum(gap, to_new)
     return start

@@ -25,8 +25,10 @@ from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import http_grid
+from flwr.supernode.fleet_http_client import FleetHttpClient
 from packaging.requirements import Requirement
 
+from fedgsp.core.heartbeat import CALM, CALM_SECONDS, PROMISE
 from fedgsp.deploy.node import fleet
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
@@ -42,8 +44,8 @@ def test_the_installed_flower_was_tried_and_the_extra_asks_for_no_other() -> Non
 
 def test_a_dead_node_is_known_as_soon_as_flower_can_be_told() -> None:
     assert HEARTBEAT_MIN_INTERVAL * HEARTBEAT_PATIENCE <= 20
-    assert fleet.CALM_SECONDS * 3 < HEARTBEAT_MIN_INTERVAL * HEARTBEAT_PATIENCE
-    assert HEARTBEAT_MIN_INTERVAL <= fleet.CALM < fleet.PROMISE < HEARTBEAT_DEFAULT_INTERVAL
+    assert CALM_SECONDS * 3 < HEARTBEAT_MIN_INTERVAL * HEARTBEAT_PATIENCE
+    assert HEARTBEAT_MIN_INTERVAL <= CALM < PROMISE < HEARTBEAT_DEFAULT_INTERVAL
 
 
 class Beats:
@@ -53,7 +55,7 @@ class Beats:
         self.told: queue.Queue[float] = queue.Queue()
 
     def ActivateNode(self, request: Any) -> Any:
-        assert request.heartbeat_interval == fleet.CALM
+        assert request.heartbeat_interval == CALM
         return SimpleNamespace(node_id=7)
 
     def SendNodeHeartbeat(self, request: Any) -> Any:
@@ -69,15 +71,15 @@ class Beats:
 
 def test_a_node_that_begins_to_work_promises_to_beat_often_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     beats = Beats()
-    monkeypatch.setattr(fleet.FleetHttpClient, "from_server_address", lambda *_: beats)
+    monkeypatch.setattr(FleetHttpClient, "from_server_address", lambda *_: beats)
     monkeypatch.setattr(fleet, "CALM_SECONDS", 1e6)
     connection = fleet.FleetConnection("127.0.0.1:1", None, generate_key_pairs()[0])
     connection.activate()
     connection.promise(True)
-    assert beats.told.get(timeout=300) == fleet.PROMISE
-    assert beats.told.get(timeout=300) == fleet.PROMISE  # and again, by itself
+    assert beats.told.get(timeout=300) == PROMISE
+    assert beats.told.get(timeout=300) == PROMISE  # and again, by itself
     connection.promise(False)
-    while beats.told.get(timeout=300) == fleet.PROMISE:
+    while beats.told.get(timeout=300) == PROMISE:
         pass
     assert beats.told.empty()
     connection.close()

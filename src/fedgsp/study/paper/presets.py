@@ -64,7 +64,7 @@ class Preset:
     attack_chain_shares: tuple[float, ...] = (0.0, 0.2, 0.4, 0.1, 0.3)
     attacks: tuple[str, ...] = ("sign-flip", "scaled", "gaussian", "inner-product", "label-flip")
     attack_rules: tuple[str, ...] = ()
-    chain_lengths: tuple[int, ...] = (1, 2, 4, 8)
+    chain_lengths: tuple[int, ...] = (1, 2, 8, 4)
     attacked_tune_rounds: int = 2
     attacked_lr: float = 0.03
     attacked_lr_alone: float = 0.1
@@ -91,7 +91,7 @@ PRESETS: Mapping[str, Preset] = {
         skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 8, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20), ours_skew=None, skew_clients=(100,), skew_whole=(),
         few_clients=(15,),
-        attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 8, 1),
+        attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 15, 1),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),

@@ -71,6 +71,8 @@ SITE_METHODS = ("fedavg", "fedgsp", "pairs")
 SITE_ATTACKERS = 0.1
 SITE_GROUPS = 4
 """Groups of FedGSP in the first round at 20 sites: chains of five."""
+PLANNED_LENGTHS = (1, 2, 4, 8)
+"""Lengths of chains that are planned to see how many have an attacker in them; which are trained, too, a preset says."""
 CHAIN_SHARE = 0.1
 CHAIN_ATTACKS = ("sign-flip", "label-flip")
 
@@ -112,7 +114,7 @@ def gather(runner: PaperRunner) -> RobustRuns:
                     for seed in sites.seeds(arm)
                 ]  # fmt: skip
     lengths = dict(_lengths(runner, {MEAN: Mean(), best: CANDIDATES[best]}))
-    spoilt = {str(length): spoilt_chains(runner, chains_of(runner, length)) for length in preset.chain_lengths}
+    spoilt = {str(length): spoilt_chains(runner, chains_of(runner, length)) for length in PLANNED_LENGTHS}
     spoilt["fedgsp"] = spoilt_chains(runner, runner.method("fedgsp").planner)
     return RobustRuns(choice, best, wanted, lengths, spoilt, dict(_grid(runner)))
 

@@ -142,3 +142,12 @@ class TestHistogram:
     def test_counts_are_shared_out_to_add_up(self) -> None:
         assert shared_out(np.array([3, 1, 0]), 8) == [6, 2, 0]
         assert shared_out(np.array([1, 1, 1]), 2) == [1, 1, 0]
+
+
+def test_a_site_is_standardised_by_itself_and_trains_on_its_samples_as_they_are(site: Site) -> None:
+    own = open_shard(replace(site, source=f"{site.source}:standardise=client")).data
+    np.testing.assert_allclose(own.features[own.train.rows].mean(axis=0), 0, atol=1e-5)
+    with pytest.raises(InputError, match="does not know the population's means; say standardise=client"):
+        open_shard(replace(site, source=f"{site.source}:standardise=true"))
+    with pytest.raises(InputError, match="trains on its samples as they are; leave transform= out"):
+        open_shard(replace(site, source=f"{site.source}:transform=torch:neg"))

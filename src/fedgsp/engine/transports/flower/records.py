@@ -13,7 +13,8 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedgsp.core.tensors import FULL, NARROW, Tensors, Wire, narrowed
-from fedgsp.engine.transports.flower.wire import Malformed, Placed, Refused, flat, places, restored, squeezed, tensors_at
+from fedgsp.engine.transports.flower.wire import Malformed, Placed, flat, places, restored, squeezed, tensors_at
+from fedgsp.engine.transports.flower.wire import Refused as Refused
 
 PROTOCOL = 3
 FLAT = "fedgsp.flat"

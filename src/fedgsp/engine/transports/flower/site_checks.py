@@ -16,7 +16,7 @@ import torch
 from flwr.app import ConfigRecord, RecordDict
 
 from fedgsp.engine.transports.flower.records import FACTS, heard
-from fedgsp.engine.transports.flower.update_guard import is_trained
+from fedgsp.engine.transports.flower.update_guard import is_trained as is_trained
 from fedgsp.engine.transports.flower.wire import Refused
 
 if TYPE_CHECKING:
