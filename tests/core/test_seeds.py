@@ -18,6 +18,7 @@ def test_purposes_keep_their_numbers() -> None:
         "INIT": 1, "PLAN": 2, "BATCHES": 3, "TORCH": 4, "GROUPS": 5, "SPLIT": 6, "HOLDOUT": 7, "SUBSET": 8,
         "ROUTE": 9, "PERSONAL": 11, "META": 12, "UNTRAINED": 14, "AUGMENT": 20, "SHARE": 21, "POOL": 22, "SEED_SAMPLES": 23,
         "GAN": 24, "PARTITION": 30, "TRANSFORM": 31, "SERVER_NOISE": 40, "CLIENT_NOISE": 41,
+        "ATTACKERS": 50,
     }  # fmt: skip
 
 
