@@ -89,9 +89,8 @@ PRESETS: Mapping[str, Preset] = {
         name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
-        skew=Arm("small_cnn", 12, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
-        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20), ours_skew=None, skew_clients=(100,), skew_whole=(),
-        few_skews=("Dirichlet(1)",), few_clients=(15,), advice_skew=False,
+        skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
+        log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 15, 1),
     ),
     "smoke": Preset(
