@@ -60,7 +60,7 @@ def test_the_first_screen_says_who_is_soonest_and_cheapest() -> None:
         "reached": {"fedavg": reached(50, 5e8), "fedgsp": reached(8, 8e7, paper=1.0, **{"phone-4g": 9.0}), "ida": [None]},
     }  # fmt: skip
     text = "\n".join(first_screen({"fleets": {"facts": facts}}))
-    assert "78 % in 8 rounds and 80 MB, tuned FedAvg in 50 and 500 MB; in time 1.0 s against 5.0 on paper" in text
+    assert "78 % in 8 rounds and 80 MB, tuned FedAvg in 50 and 500 MB. In time: 1.0 s against 5.0 on paper" in text
     assert "wait for each other: 9.0 s against 5.0 on phone-4g" in text
     assert "| paper | fedgsp | 1.0 | 1.0 | 5.0 | fedgsp, 80 MB | fedgsp |" in text
     assert "ida" not in text

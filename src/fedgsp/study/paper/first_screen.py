@@ -50,7 +50,7 @@ def _fleets(facts: Facts) -> list[str]:
     lines = [
         f"- **FedGSP** where rounds or bytes are what costs: {goal} in {gsp['rounds']:.0f} rounds and "
         f"{gsp['bytes'] / 1e6:.0f} MB, tuned FedAvg in {avg['rounds']:.0f} and {avg['bytes'] / 1e6:.0f} MB"
-        + (f"; in time {soon}" if soon else "") + f" ({facts['model']}, {facts['seeds']} seeds).",
+        + (f". In time: {soon}" if soon else "") + f" ({facts['model']}, {facts['seeds']} seeds).",
     ]  # fmt: skip
     if slow:
         lines.append(f"- **Something else** where a chain's clients wait for each other: {slow}. Who is soonest and cheapest:")
@@ -79,14 +79,15 @@ def _times(gsp: Mapping[str, float], avg: Mapping[str, float], *, below: bool) -
 
 def _ours(facts: Facts) -> list[str]:
     lines = ["- **Ours**: " + "; ".join(f"`{name}` ({what})" for name, what in OURS.items()) + "."]
-    for place, told in facts.get("verdicts", {}).items():
-        said = [
-            f"{pair['ours']} against {pair['against']}: rounds {_signed(pair, 'rounds')}, serial steps "
-            f"{_signed(pair, 'serial_steps')}, bytes {_signed(pair, 'bytes')} ({pair['verdict']})"
-            for pair in told["pairs"] if pair["against"] == "fedgsp"
-        ]  # fmt: skip
-        if said:
-            lines.append(f"- On {place}, to {100 * told['target']:.0f} %, {facts['seeds']} seeds: {'; '.join(said)}.")
+    rows = [
+        f"| {place} | {100 * told['target']:.0f} % | {pair['ours']} | {_signed(pair, 'rounds')} | "
+        f"{_signed(pair, 'serial_steps')} | {_signed(pair, 'bytes')} |"
+        for place, told in facts.get("verdicts", {}).items() for pair in told["pairs"] if pair["against"] == "fedgsp"
+    ]  # fmt: skip
+    if rows:
+        lines += ["", f"Against FedGSP tuned by the same budget, {facts['seeds']} seeds; * is more than noise:", "",
+                  "| evaluated on | to | ours | rounds | serial steps | bytes |", "| --- | --- | --- | --- | --- | --- |",
+                  *rows, ""]  # fmt: skip
     pairs = [pair for told in facts.get("verdicts", {}).values() for pair in told["pairs"]]
     held = sum(pair["verdict"] == HOLDS for pair in pairs)
     if pairs:
@@ -111,9 +112,9 @@ def _skew(facts: Facts) -> list[str]:
             counts[lead] = counts.get(lead, 0) + 1
         if counts:
             top = sorted(counts, key=lambda one: -counts[one])[:3]
-            said.append(f"equal {name}: {', '.join(f'{one} {counts[one]}' for one in top)}")
+            said.append(f"At equal {name}: {', '.join(f'{one} {counts[one]}' for one in top)}")
     count = len(next(iter(leads.values()), {}))
-    return [f"- **Label skew** ([skew](skew/README.md)), how often each is the highest in {count} dealings: {'; '.join(said)}."]
+    return [f"- **Label skew** ([skew](skew/README.md)), how often each is the highest in {count} dealings. {'. '.join(said)}."]
 
 
 def _few(facts: Facts) -> list[str]:
@@ -125,7 +126,7 @@ def _few(facts: Facts) -> list[str]:
             if name in figures
         )  # fmt: skip
         said.append(f"{count} clients: {told}")
-    return [f"- **Few clients** ([few-clients](few-clients/README.md), validation samples): {'; '.join(said)}."] if said else []
+    return [f"- **Few clients** ([few-clients](few-clients/README.md), validation samples). {'. '.join(said)}."] if said else []
 
 
 def _advice(facts: Facts) -> list[str]:
