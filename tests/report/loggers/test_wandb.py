@@ -13,8 +13,7 @@ from tests.support import tiny
 
 @pytest.mark.slow
 def test_an_offline_run_has_every_round_and_the_final_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
+    import wandb
 
     monkeypatch.setenv("WANDB_SILENT", "true")
     logger = WandB("tests", directory=tmp_path / "run", mode="offline", folder=tmp_path)
@@ -23,6 +22,18 @@ def test_an_offline_run_has_every_round_and_the_final_figures(tmp_path: Path, mo
     )  # fmt: skip
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     assert (tmp_path / "run" / "wandb-run-id.txt").read_text().strip() in file.name
+    wandb.teardown()  # its service has written all it was given
+    steps, summary = _written(file)
+    assert steps == {entry["round"]: pytest.approx(entry["accuracy"]) for entry in result.history}
+    assert summary["status"] == '"finished"'
+    assert float(summary["final/accuracy"]) == pytest.approx(result.score)
+
+
+def _written(file: Path) -> tuple[dict[int, float], dict[str, str]]:
+    """The accuracy by step, and the summary, of W&B's own file."""
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
     store = DataStore()
     store.open_for_scan(str(file))  # type: ignore[no-untyped-call]
     steps, summary = {}, {}
@@ -33,6 +44,4 @@ def test_an_offline_run_has_every_round_and_the_final_figures(tmp_path: Path, mo
         if record.history.item:
             steps[int(items["_step"])] = float(items["test/accuracy"])
         summary.update({(i.key or "/".join(i.nested_key)): i.value_json for i in record.summary.update})
-    assert steps == {entry["round"]: pytest.approx(entry["accuracy"]) for entry in result.history}
-    assert summary["status"] == '"finished"'
-    assert float(summary["final/accuracy"]) == pytest.approx(result.score)
+    return steps, summary
