@@ -56,7 +56,7 @@ def demanding(folder: Path, demand: str, rule: SGD) -> Deployment:
     [
         ("update_noise = 2.0", None, "noise of at least 2 clips), and this run's local rule adds none"),
         ("update_noise = 2.0", UpdateNoise(clip=0.1, noise=1.5), "noise of at least 2 clips), and this run's adds 1.5"),
-        ("update_noise = 2.0\nupdate_clip = 0.5", UpdateNoise(clip=1.0, noise=3.0), "and this run's clip is 1"),
+        ("update_noise = 2.0\nupdate_clip = 0.05", UpdateNoise(clip=0.1, noise=3.0), "and this run's clip is 0.1"),
         ("update_clip = 0.5", None, "a clip of at most 0.5), and this run's local rule adds none"),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_site_that_demands_more_noise_than_the_run_adds_stays_away_and_says_wh
 
 
 def test_a_site_whose_demands_are_met_trains(tmp_path: Path) -> None:
-    rule = SGD(lr=0.05, batch_size=3, privacy=UpdateNoise(clip=0.5, noise=2.0))
+    rule = SGD(lr=0.05, batch_size=3, privacy=UpdateNoise(clip=0.1, noise=2.0))
     there = demanding(tmp_path, "update_noise = 2.0\nupdate_clip = 0.5", rule)
     assert there.serve(sites=4).history[0]["present"] == 4
 
