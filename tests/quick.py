@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 FILE = Path(__file__).with_name("durations.json")
-BUDGET = 20.0
+BUDGET = 12.0
 Durations = dict[str, tuple[float, float]]
 
 
