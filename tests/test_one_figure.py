@@ -26,7 +26,7 @@ from fedgsp.study.finished import read_finished
 from fedgsp.study.paper import growth
 from fedgsp.study.paper.presets import PRESETS
 from fedgsp.study.paper.runner import PaperRunner
-from fedgsp.study.study_runner import Arm, DataFacts
+from fedgsp.study.records import Arm, DataFacts
 from fedgsp.study.tables import Table
 from tests.support import tiny
 

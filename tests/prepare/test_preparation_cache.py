@@ -16,7 +16,8 @@ from fedgsp.methods import named
 from fedgsp.prepare import FAugOversample, Once, Prepared
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, RunConfig, RunSection
-from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
+from fedgsp.study.records import Arm, DataFacts
+from fedgsp.study.study_runner import StudyRunner
 from fedgsp.study.tune import tune
 from tests.support.small_federations import bits, images
 

@@ -17,8 +17,8 @@ from fedgsp.methods import named
 from fedgsp.study.compare import CompareOptions, Entrant, compared, from_runs, run_methods
 from fedgsp.study.finished import read_finished
 from fedgsp.study.noise import Estimate
-from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
-from fedgsp.study.units import Trace
+from fedgsp.study.records import Arm, DataFacts, Trace
+from fedgsp.study.study_runner import StudyRunner
 from tests.support import tiny
 
 

@@ -10,9 +10,9 @@ from fedgsp.run.metrics import HOLDOUT
 from fedgsp.study.history import cut, worst_decile
 from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.curves import loss_rise
+from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, bytes_, bytes_unit, number, percent, time_unit_of
 from fedgsp.study.targets import mean_or_none, reached, scaled, window_of
-from fedgsp.study.units import Trace
 
 
 def entry(r: int, accuracy: float | None, loss: float = 1.0) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from fedgsp.run import lifecycle
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.files import write_whole
 from fedgsp.study import store as module
+from fedgsp.study.records import Arm, DataFacts, Trace
 from fedgsp.study.store import MANIFEST, ROWS, UnitStore, require_parquet
-from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
-from fedgsp.study.units import Trace, key_of
+from fedgsp.study.study_runner import StudyRunner
+from fedgsp.study.units import key_of
 from tests.support import tiny
 
 DATA = tiny.federation()

@@ -6,14 +6,16 @@ import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import torch
 
 from fedgsp.core.buffer_sums import power_of_two_above
-from fedgsp.core.whole_sums import BETWEEN_BITS, WholeGrid
 
 HEADROOM_BITS = 16
 """A value may outgrow the start model's largest entry (at least 1) by this many bits before it counts as diverged."""
+BETWEEN_BITS = 30
+"""From the unit of the fine grid to that of the coarse one; `BETWEEN` in sums.c."""
 SUM_BITS = 50
 """Partial sums stay below 2**SUM_BITS grid units: two bits under float64's 53 for the rounding trick below."""
 MOST_ADDENDS_BITS = SUM_BITS - BETWEEN_BITS
@@ -55,6 +57,17 @@ class Spare:
 
 SPARE = Spare(2, lambda size: torch.zeros(2, size, dtype=torch.float64))
 SPARE_WHOLE = Spare(2, lambda size: torch.zeros(size, dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class WholeGrid:
+    """What one tensor's sum must know: its numbers, the constants that round to its grids, its unit and its scale."""
+
+    size: int
+    round_coarse: float
+    round_fine: float
+    fine_bits: int
+    scale_bits: int
 
 
 class Grid:

@@ -15,18 +15,19 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from fedgsp.core.native import load
 
+if TYPE_CHECKING:
+    from fedgsp.core.sum_grids import WholeGrid
+
 FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
 SLACK = 1 - 2.0**-20
 """Room for the rounding of a million addends to whole units."""
-BETWEEN_BITS = 30
-"""From the unit of the fine grid to that of the coarse one; `BETWEEN` in sums.c."""
 
 
 class _Grid(ctypes.Structure):
@@ -36,17 +37,6 @@ class _Grid(ctypes.Structure):
         ("n", ctypes.c_int64), ("round_coarse", ctypes.c_double), ("round_fine", ctypes.c_double), ("unit", ctypes.c_double),
         ("most", ctypes.c_float),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class WholeGrid:
-    """What one tensor's sum must know: its numbers, the constants that round to its grids, its unit and its scale."""
-
-    size: int
-    round_coarse: float
-    round_fine: float
-    fine_bits: int
-    scale_bits: int
 
 
 class WholeSum:

@@ -21,7 +21,7 @@ from fedgsp.core.seeds import SecretDraws, Seeds
 from fedgsp.door import parts_of
 from fedgsp.parts import kind_of
 from fedgsp.plan import Fixed, Grouped, HandOver, OneChain, Planner, Random, Singletons, Switch
-from fedgsp.server import Private
+from fedgsp.server.private import KEY, Private
 
 if TYPE_CHECKING:
     from fedgsp.client import UpdateNoise
@@ -280,8 +280,6 @@ def noise_key(run: Run, recorded: Mapping[str, Any]) -> Run:
     """The run with the secret key of a recorded state, for a replay."""
     from dataclasses import replace
 
-    from fedgsp.server.private import KEY
-
     if not (isinstance(run.config.method.server, Private) and KEY in recorded):
         return run
     begun = run.initial_state
@@ -290,8 +288,6 @@ def noise_key(run: Run, recorded: Mapping[str, Any]) -> Run:
 
 def drawing_seeds(method: Method, state: ServerState, seeds: Seeds) -> Seeds:
     """What a round is planned with: sampling counts only against somebody who cannot compute who was drawn."""
-    from fedgsp.server.private import KEY
-
     if isinstance(method.server, Private) and method.server.secret:
         return SecretDraws(seeds.seed, tuple(state.extra[KEY]))
     return seeds

@@ -24,6 +24,8 @@ from fedgsp.parts import checked
 from fedgsp.run.trust import Trust, check_trusted
 
 SCHEMA = 1
+VALIDATION = 0.1
+"""The share of training samples that is kept for choosing, where the configuration does not say."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,12 @@ class RunConfig:
             raise InputError("evaluate_on = 'validation' needs a validation part: set [data] validation, to 0.1 say.")
         if data.clients is not None:
             _at_least("clients", data.clients, 1)
+
+    def on_validation(self) -> RunConfig:
+        """The same run, evaluated on a validation part and on nothing else."""
+        data = self.data if self.data.validation else replace(self.data, validation=VALIDATION)
+        run = replace(self.run, evaluate_on="validation", target_accuracy=None, stop_at_target=False, holdout_clients=0)
+        return replace(self, run=run, data=data)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data without empty entries, for TOML and JSON."""

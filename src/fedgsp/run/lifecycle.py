@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import FedgspError, InputError, Paused, RunFailed, Terminated, blamed, cause_of, described, trace_of
 from fedgsp.core.tensors import digest
-from fedgsp.run.build import RunBuilder
 from fedgsp.run.callbacks import Callback, notify
 from fedgsp.run.clients import ClientFacts
 from fedgsp.run.directory import NoRecord, Recorder, RunDirectory
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from fedgsp.client.client_state import ClientStore
     from fedgsp.core.state import ServerState
     from fedgsp.engine.base import Engine
+    from fedgsp.run.build import RunBuilder
     from fedgsp.run.run import Run
 
 RESULT_SCHEMA = 2
@@ -82,7 +82,7 @@ def resume(
     previous: bool = False,
     round_: int | None = None,
     other_numerics: bool = False,
-    builder: RunBuilder = RunBuilder(),  # noqa: B008 - frozen
+    builder: RunBuilder,
     callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Go on with a run where its last checkpoint stands, to the same bits as if it had never stopped.

@@ -28,7 +28,6 @@ from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import DataSection, ModelSection, RunConfig, RunSection
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.metrics import evaluations, first_reaching
-from fedgsp.study.tune import on_validation
 
 if TYPE_CHECKING:
     from torch import nn
@@ -249,7 +248,7 @@ class RoundCosts:
 def _built(data: FederatedData, model: Model, method: Method, section: RunSection, *, validation: bool = False) -> Run:
     named_model, given = (model, None) if isinstance(model, str) else ("custom", model)
     config = RunConfig(section, DataSection("in memory"), ModelSection(named_model), method)
-    return RunBuilder(data=data, model=given).build(on_validation(config) if validation else config)
+    return RunBuilder(data=data, model=given).build(config.on_validation() if validation else config)
 
 
 def _tried(

@@ -21,14 +21,15 @@ from fedgsp.study.curve_picture import curves_picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.history import worst_decile
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import mean_or_none, reached, window_of
-from fedgsp.study.units import Trace
 
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.study.finished import FinishedRun
-    from fedgsp.study.study_runner import Arm, StudyRunner
+    from fedgsp.study.records import Arm
+    from fedgsp.study.study_runner import StudyRunner
 
 TITLE = "Methods compared"
 

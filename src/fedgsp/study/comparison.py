@@ -26,7 +26,8 @@ from fedgsp.study.entries import Entry, read_entries
 from fedgsp.study.findings import Findings, Origin, write_findings
 from fedgsp.study.finished import FinishedRun, read_finished
 from fedgsp.study.noise import MORE_SEEDS, Estimate
-from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
+from fedgsp.study.records import Arm, DataFacts
+from fedgsp.study.study_runner import StudyRunner
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,7 +10,7 @@ from fedgsp.run.metrics import evaluations
 from fedgsp.study.tables import bytes_unit, time_unit_of
 
 if TYPE_CHECKING:
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 FLEET = "paper"
 

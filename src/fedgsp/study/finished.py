@@ -14,7 +14,8 @@ from fedgsp.run.clients import read_client_facts
 from fedgsp.run.config import RunConfig, read_config
 from fedgsp.run.reader import RunReader, holder, need_run, read_history, read_result
 from fedgsp.run.result import RunResult
-from fedgsp.study.units import Trace, fleet_times
+from fedgsp.study.records import Trace
+from fedgsp.study.units import fleet_times
 
 NOBODYS = "fedavg"
 """The method that stands in a configuration for the recorded one, whose parts may be in a notebook that is gone."""

@@ -24,7 +24,8 @@ from fedgsp.run.config import from_dict
 from fedgsp.run.files import explained, write_whole
 from fedgsp.run.trust import code_named
 from fedgsp.study.columns import flat, nested, table_of
-from fedgsp.study.units import Trace, digest, key_of
+from fedgsp.study.records import Trace
+from fedgsp.study.units import digest, key_of
 
 if TYPE_CHECKING:
     from fedgsp.study.history import History

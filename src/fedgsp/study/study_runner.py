@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from fedgsp.run.reader import read_history
 from fedgsp.run.versions import versions
 from fedgsp.study.commit import source_commit
 from fedgsp.study.findings import Origin
-from fedgsp.study.units import Trace, computed_unit, digest, is_done, key_of, run_record, trace_unit
+from fedgsp.study.units import computed_unit, digest, is_done, key_of, run_record, trace_unit
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.models import Task
     from fedgsp.run.callbacks import Callback
+    from fedgsp.study.records import Arm, DataFacts, Trace
     from fedgsp.study.store import UnitStore
 
 LONGEST_UNIT = 40 * 60
@@ -41,38 +42,6 @@ WORTH_TIMING = 50_000
 """A run of fewer steps is never so long."""
 NO_MODELS = "checkpoint/\n*.safetensors\nevents.jsonl\nplans.jsonl\nscores.jsonl\n.lock\n.*.tmp\n"
 """What git is asked to leave out of the runs' folders; where a store has all that is needed of them, it is everything."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One series of runs that differ in their seed only.
-
-    Args:
-        model: Name of the model.
-        rounds: Rounds of every run.
-        seeds: How many seeds.
-        first_seed: The first of them; the others follow it.
-    """
-
-    model: str
-    rounds: int
-    seeds: int
-    first_seed: int = 0
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """What pages say of the data, so that they can be made without it."""
-
-    source: str
-    fingerprint: str
-    clients: int
-    samples: int
-
-    @classmethod
-    def of(cls, data: FederatedData, source: str) -> DataFacts:
-        """Read off the data."""
-        return cls(source, data.fingerprint, len(data), data.samples)
 
 
 class StudyRunner:

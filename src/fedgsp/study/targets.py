@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedgsp.run.metrics import TEST, final, final_rounds, first_reaching, window_words
 
 if TYPE_CHECKING:
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 
 def window_of(series: Iterable[Iterable[Trace]]) -> str:

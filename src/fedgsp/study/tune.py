@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from fedgsp.study.driver import Driver
 
 SCHEMA = 2
-VALIDATION = 0.1
-"""The share of training samples that is kept for choosing, where the configuration does not say."""
 RunPoint = Callable[[Point, RunConfig], History | str]
 """Gives the journal of a point's run with that configuration, or a text where it diverged."""
 
@@ -200,7 +198,7 @@ def tune(
     Raises:
         InputError: The grid makes no sense, no client has a validation sample, or every point diverged.
     """
-    config = on_validation(config)
+    config = config.on_validation()
     builder = replace(builder, once=builder.once or Once())
     axes = parse_grid(grid, config.method)
     if not seeds:
@@ -260,13 +258,6 @@ def evaluate_grid(
         rounds |= {round_ for history in histories for round_ in final_rounds(history)}
         outcomes.append(result_of(point, histories, score, note))
     return Tuning(axes, tuple(outcomes), score or "loss", tuple(seeds), config.method.yields, tuple(sorted(rounds)))
-
-
-def on_validation(config: RunConfig) -> RunConfig:
-    """The same run, evaluated on a validation part and on nothing else."""
-    data = config.data if config.data.validation else replace(config.data, validation=VALIDATION)
-    run = replace(config.run, evaluate_on="validation", target_accuracy=None, stop_at_target=False, holdout_clients=0)
-    return replace(config, run=run, data=data)
 
 
 def result_of(point: Point, histories: Sequence[History], score: str | None, note: str) -> PointResult:

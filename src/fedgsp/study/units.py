@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,41 +22,22 @@ from fedgsp.cost import FLEETS, Epochs, costs_by_round
 from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.clients import read_client_facts
-from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.run.flops import flops_per_sample
 from fedgsp.run.reader import RunReader, latest_checkpoint, read_history, read_log, read_result
 from fedgsp.run.trust import code_named
 from fedgsp.study.commit import source_commit
-from fedgsp.study.history import History
+from fedgsp.study.records import Trace
 
 if TYPE_CHECKING:
     from fedgsp.run.callbacks import Callback
     from fedgsp.run.config import RunConfig
+    from fedgsp.study.history import History
 
 SCHEMA = 1
 DIVERGED = "diverged.txt"
 FLEET_TIMES = "times.json"
 UNIT = "unit.json"
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The figures of a finished run.
-
-    Args:
-        unit: Its name.
-        history: A line for every round.
-        seconds: Fleet -> seconds until the end of each round.
-        computing: Fleet -> seconds of the longest chains' computing until then.
-        diverged: Why there is no figure, where training ran away.
-    """
-
-    unit: str
-    history: History = field(repr=False)
-    seconds: Mapping[str, list[float]] = field(repr=False)
-    computing: Mapping[str, list[float]] = field(repr=False)
-    diverged: str = ""
 
 
 def run_unit(

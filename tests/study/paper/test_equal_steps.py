@@ -5,7 +5,7 @@ from typing import Any
 from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.equal_steps import equal_steps
 from fedgsp.study.paper.fleets import front
-from fedgsp.study.units import Trace
+from fedgsp.study.records import Trace
 
 
 def trace(steps: int, accuracies: list[float]) -> Trace:

@@ -11,7 +11,7 @@ from fedgsp.methods import named
 from fedgsp.parts import kinds
 from fedgsp.study.paper.robustness import ATTACKS, NOBODY, RULES, RobustRuns, attacked, attackers_of
 from fedgsp.study.paper.robustness_tables import _lost
-from fedgsp.study.units import Trace
+from fedgsp.study.records import Trace
 
 
 def run(accuracy: float | None) -> Trace:

@@ -30,8 +30,8 @@ from fedgsp.study.paper.presets import PRESETS, preset_named, with_model, with_r
 from fedgsp.study.paper.runner import PaperRunner, check_data
 from fedgsp.study.paper.skew import rows as skew_rows
 from fedgsp.study.paper.table import RIVALS, _gaps, _paper_figures, all_methods
+from fedgsp.study.records import Arm, DataFacts
 from fedgsp.study.store import UnitStore
-from fedgsp.study.study_runner import Arm, DataFacts
 from tests.support.small_federations import images
 
 SHORT = Arm("small_cnn", 2, 1)

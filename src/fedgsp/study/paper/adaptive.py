@@ -23,7 +23,7 @@ from fedgsp.study.targets import Reached, as_fact, reached, scaled, window_of
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "FedAdam and FedYogi, printed and repaired"
 LESS = 0.7

@@ -24,7 +24,7 @@ from fedgsp.study.targets import reached
 if TYPE_CHECKING:
     from fedgsp.study.paper.fleets import FleetRuns
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "Would the advice have been good?"
 NAMES: Mapping[str, str] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.findings import Findings
@@ -25,7 +25,12 @@ from fedgsp.study.paper import (
     skew,
     table,
 )
-from fedgsp.study.paper.runner import PaperRunner
+
+if TYPE_CHECKING:
+    from fedgsp.study.paper.runner import PaperRunner
+
+PICTURES = ("png",)
+"""One file a figure: results are committed."""
 
 
 @dataclass(frozen=True)

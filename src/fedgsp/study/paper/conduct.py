@@ -14,14 +14,13 @@ from fedgsp.data.cache import Progress, silent
 from fedgsp.progress import unit_bars
 from fedgsp.run.overlay import changed
 from fedgsp.study.findings import Findings, write_findings
-from fedgsp.study.paper.catalog import STUDIES, studies_named
+from fedgsp.study.paper.catalog import PICTURES, STUDIES, studies_named
 from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
 from fedgsp.study.paper.presets import Preset, asked_preset
-from fedgsp.study.paper.report import PICTURES
 from fedgsp.study.paper.runner import PaperRunner, check_data
 from fedgsp.study.paper.table import all_methods
+from fedgsp.study.records import DataFacts
 from fedgsp.study.store import UnitStore, require_parquet
-from fedgsp.study.study_runner import DataFacts
 
 if TYPE_CHECKING:
     from fedgsp.data import FederatedData

@@ -15,10 +15,9 @@ from fedgsp.plan import Grouped
 from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import HOLDOUT, TEST, final
 from fedgsp.study.findings import Findings
-from fedgsp.study.study_runner import Arm
+from fedgsp.study.records import Arm, Trace
 from fedgsp.study.tables import Column, Table, bytes_, bytes_unit, number, percent, time_unit_of
 from fedgsp.study.targets import Reached, as_fact, mean_or_none, reached, scaled, window_of
-from fedgsp.study.units import Trace
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner

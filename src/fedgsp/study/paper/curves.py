@@ -22,8 +22,7 @@ from fedgsp.study.targets import window_of
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.study_runner import Arm
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Arm, Trace
 
 TITLE = "FedAvg, NaiveGSP, NaiveGSP+ICG and FedGSP over the rounds"
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedgsp.study.paper.dealing import facts_of
 from fedgsp.study.paper.runner import PaperRunner, Tuned
-from fedgsp.study.units import DIVERGED, UNIT, Trace, finished_history, is_done, key_of
+from fedgsp.study.records import Trace
+from fedgsp.study.units import DIVERGED, UNIT, finished_history, is_done, key_of
 
 if TYPE_CHECKING:
     from fedgsp.run.config import RunConfig

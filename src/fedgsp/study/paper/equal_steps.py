@@ -11,7 +11,7 @@ from fedgsp.study.noise import Estimate
 from fedgsp.study.tables import Column, Table, percent
 
 if TYPE_CHECKING:
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 STEPS = "serial_steps_total"
 

@@ -22,13 +22,12 @@ from fedgsp.study.paper.dealing import Dealing
 from fedgsp.study.paper.presets import Preset
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import window_of
-from fedgsp.study.tune import on_validation
 
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.plan import Growth
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "How many groups with few clients"
 PAPER = "the paper's Log(2, 10)"
@@ -68,7 +67,7 @@ def gather(runner: PaperRunner) -> FewRuns:
             here = runner.dealt(dealing := Dealing(skew, count))
             found.runs[dealing] = {
                 name: [
-                    here.trace(f"tuning {name}", on_validation(here.config(replace(method, name=name), preset.few, seed)))
+                    here.trace(f"tuning {name}", here.config(replace(method, name=name), preset.few, seed).on_validation())
                     for seed in here.seeds(preset.few)
                 ]
                 for name, method in settings.items()

@@ -23,8 +23,7 @@ from fedgsp.study.targets import Reached, as_fact, reached, scaled
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.study_runner import Arm
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Arm, Trace
 
 TITLE = "Time and traffic to a target on every fleet"
 FRONT = "on the front of"

@@ -17,9 +17,9 @@ from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate
 from fedgsp.study.paper.equal_steps import equal_steps
+from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import window_of
-from fedgsp.study.units import Trace
 
 if TYPE_CHECKING:
     from fedgsp.plan.growth import Growth

@@ -21,7 +21,7 @@ from fedgsp.study.targets import window_of
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "FedGSP over the group sampling rate kappa"
 FLEET = "paper"

@@ -26,7 +26,7 @@ from fedgsp.study.targets import Reached, as_fact, reached, window_of
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "Methods of our own against tuned FedGSP"
 THRIFTY = 0.1

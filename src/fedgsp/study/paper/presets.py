@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.paper.dealing import SKEWS
-from fedgsp.study.study_runner import Arm
+from fedgsp.study.records import Arm
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,18 @@ from fedgsp.run.config import RunConfig
 from fedgsp.run.files import write_whole
 from fedgsp.study.findings import read_findings, write_findings
 from fedgsp.study.folding import folded
-from fedgsp.study.paper.catalog import STUDIES
+from fedgsp.study.paper.catalog import PICTURES, STUDIES
 from fedgsp.study.paper.claims import CLAIMS, Claim
 from fedgsp.study.paper.first_screen import first_screen
 from fedgsp.study.paper.presets import asked_preset
 from fedgsp.study.paper.runner import PaperRunner
 from fedgsp.study.paper.verdicts import Verdict
+from fedgsp.study.records import DataFacts
 from fedgsp.study.store import UnitStore
-from fedgsp.study.study_runner import DataFacts
 
 Adjusted = Callable[[Sequence[str]], Callable[[RunConfig], RunConfig]]
 NOT_YET = "not measured yet"
 REMARKS = "remarks.toml"
-PICTURES = ("png",)
-"""One file a figure: results are committed."""
 STAND_IN = (
     " Where it says small_cnn, the paper's network, leaf_cnn, was out of reach for the number of runs (what a step "
     "takes: docs/studies.md)."

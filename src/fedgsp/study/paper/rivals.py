@@ -25,7 +25,7 @@ from fedgsp.study.targets import window_of
 if TYPE_CHECKING:
     from fedgsp.core.state import Yields
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "Every method at equal rounds, serial steps and traffic"
 COMBINED = ("fedgsp+momentum", "fedgsp+yogi", "fedgsp+prox")

@@ -39,14 +39,13 @@ from fedgsp.server import (
     ServerRule,
     TrimmedMean,
 )
-from fedgsp.study.study_runner import Arm, DataFacts
-from fedgsp.study.tune import on_validation
+from fedgsp.study.records import Arm, DataFacts
 
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.plan import Planner
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "Server rules against dishonest clients"
 NOBODY = "nobody"
@@ -210,7 +209,7 @@ def _run(
 ) -> Trace:  # fmt: skip
     """A run that is evaluated after its last round, on test or on validation samples."""
     config = runner.config(attacked(method, attack, attackers_of(share, runner.facts.clients, seed)), arm, seed)
-    config = config if test else on_validation(config)
+    config = config if test else config.on_validation()
     config = replace(config, run=replace(config.run, eval_every=arm.rounds), method=replace(config.method, name=name))
     return runner.trace(name, config)
 

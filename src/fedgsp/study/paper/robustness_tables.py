@@ -30,7 +30,7 @@ from fedgsp.study.tables import Column, Table, number, percent
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 WITHIN = 0.03
 """How much less than with nobody attacking a recommended rule may leave."""

@@ -14,8 +14,9 @@ from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
 from fedgsp.study.grids import grid_of
 from fedgsp.study.paper.dealing import facts_of
-from fedgsp.study.study_runner import Arm, DataFacts, StudyRunner
-from fedgsp.study.tune import RunPoint, Tuning, evaluate_grid, on_validation
+from fedgsp.study.records import Arm, DataFacts
+from fedgsp.study.study_runner import StudyRunner
+from fedgsp.study.tune import RunPoint, Tuning, evaluate_grid
 
 if TYPE_CHECKING:
     from fedgsp.data import FederatedData
@@ -91,7 +92,7 @@ class PaperRunner(StudyRunner):
 
     def best_of(self, name: str, method: Method, grid: Sequence[str], arm: Arm) -> Tuned:
         """A method of any kind with the best values of a grid; a preset with a grid of its own has that for all."""
-        config = on_validation(self.config(method, replace(arm, rounds=self.preset.tune_rounds), 0))
+        config = self.config(method, replace(arm, rounds=self.preset.tune_rounds), 0).on_validation()
         found = evaluate_grid(config, self.preset.grid or grid, self._runs_of(name))
         self.tunings[name] = found
         return self.chosen(found, config)

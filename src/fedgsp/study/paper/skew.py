@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.plan import Grouper, Planner
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.units import Trace
+    from fedgsp.study.records import Trace
 
 TITLE = "Methods over label skew and the number of clients"
 GROUPERS: Mapping[str, Grouper] = {"random": Random(), "ICG": ICG(), "Balanced": Balanced()}

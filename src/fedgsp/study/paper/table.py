@@ -16,13 +16,13 @@ from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import mean_or_none, reached, scaled, window_of
-from fedgsp.study.units import Trace
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.study_runner import Arm
+    from fedgsp.study.records import Arm
 
 TITLE = "FedGSP against FedAvg and the seven rivals"
 RIVALS = ("fedprox", "fedmmd", "fedfusion", "ida", "fedadagrad", "fedadam", "fedyogi")

@@ -1,0 +1,62 @@
+"""What studies speak of: a series of runs, the data they are on, and the figures of one that is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedgsp.data import FederatedData
+    from fedgsp.study.history import History
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One series of runs that differ in their seed only.
+
+    Args:
+        model: Name of the model.
+        rounds: Rounds of every run.
+        seeds: How many seeds.
+        first_seed: The first of them; the others follow it.
+    """
+
+    model: str
+    rounds: int
+    seeds: int
+    first_seed: int = 0
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What pages say of the data, so that they can be made without it."""
+
+    source: str
+    fingerprint: str
+    clients: int
+    samples: int
+
+    @classmethod
+    def of(cls, data: FederatedData, source: str) -> DataFacts:
+        """Read off the data."""
+        return cls(source, data.fingerprint, len(data), data.samples)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The figures of a finished run.
+
+    Args:
+        unit: Its name.
+        history: A line for every round.
+        seconds: Fleet -> seconds until the end of each round.
+        computing: Fleet -> seconds of the longest chains' computing until then.
+        diverged: Why there is no figure, where training ran away.
+    """
+
+    unit: str
+    history: History = field(repr=False)
+    seconds: Mapping[str, list[float]] = field(repr=False)
+    computing: Mapping[str, list[float]] = field(repr=False)
+    diverged: str = ""
