@@ -49,7 +49,8 @@ RunPoint = Callable[[Point, RunConfig], History | str]
 class PointResult:
     """What came of one grid point: figures on the validation part, the mean over its seeds; None where one diverged.
 
-    `pruned` is the round after which a driver stopped it, since others were better by then; it has no score then either.
+    `pruned` is the round after which a driver stopped it, since others were better by then; it has no score then either. `runs`
+    is the number of its seeds.
     """
 
     point: Point
@@ -58,6 +59,7 @@ class PointResult:
     loss: float | None
     note: str
     pruned: int = 0
+    runs: int = 1
 
     @property
     def fate(self) -> str:
@@ -91,8 +93,9 @@ class Tuning:
 
     @property
     def best(self) -> PointResult:
-        """The highest validation score (the lowest loss for tasks without one)."""
-        whole = [outcome for outcome in self.outcomes if outcome.score is not None]
+        """The highest validation score (the lowest loss for tasks without one), of the points with the most seeds."""
+        known = [outcome for outcome in self.outcomes if outcome.score is not None]
+        whole = [outcome for outcome in known if outcome.runs == max(one.runs for one in known)]
         if not whole:
             if any(outcome.pruned for outcome in self.outcomes):
                 raise InputError("every point was stopped or diverged; try other values, or a search without `prune=`.")
@@ -270,7 +273,7 @@ def result_of(point: Point, histories: Sequence[History], score: str | None, not
         figures.append((final(history, score) if score else -loss, loss))
     scores = [value for value, _ in figures]
     spread = stdev(scores) if len(scores) > 1 else 0.0
-    return PointResult(point, fmean(scores), spread, fmean(loss for _, loss in figures), "")
+    return PointResult(point, fmean(scores), spread, fmean(loss for _, loss in figures), "", runs=len(figures))
 
 
 def _plain(outcome: PointResult) -> dict[str, Any]:
@@ -282,4 +285,5 @@ def _plain(outcome: PointResult) -> dict[str, Any]:
         "loss": outcome.loss if finite else None,
         "note": outcome.note,
         **({"pruned": outcome.pruned} if outcome.pruned else {}),
+        **({"seeds": outcome.runs} if outcome.runs > 1 else {}),
     }

@@ -16,7 +16,8 @@ class Preset:
 
     `target` is the accuracy that "rounds to target" is about; None is the scaled target: the whole per cent that FedAvg has at
     its end (the paper's 80 % is just that of its FedAvg, 80.1 %). `log_alphas` are the growth study's rates for Log; Linear and
-    Exp get rates with which as many groups are there in the last round, so that only the way there differs. `holdout` is the
+    Exp get rates with which as many groups are there in the last round, so that only the way there differs. `tune_seeds` and
+    `tune_beyond` are the seeds of a tuning that widens its grid, and how many values it may add to an axis. `holdout` is the
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
     accuracy hardly depends on it (`study kappa`) and computing does. `advice_skew` says whether `study advice` looks at these
@@ -41,6 +42,8 @@ class Preset:
     tune_rounds: int
     log_alphas: tuple[float, ...]
     betas: tuple[int, ...]
+    tune_seeds: int = 1
+    tune_beyond: int = 3
     target: float | None = None
     grid: tuple[str, ...] | None = None
     lr: float = 0.01
@@ -101,7 +104,7 @@ PRESETS: Mapping[str, Preset] = {
         attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
         attack_sites=10, attack_shares=(0.0, 0.2), attack_chain_shares=(0.0, 0.2), attacks=("sign-flip",),
         chain_lengths=(2,), attacked_tune_rounds=1, attack_rules=("mean", "median"),
-        log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
+        log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), tune_beyond=1, lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
         skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
         skew_whole=(10,), few_skews=("Dirichlet(1)",), few_clients=(6,),

@@ -12,6 +12,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
+from fedgsp.study.climb import climb
 from fedgsp.study.grids import grid_of
 from fedgsp.study.paper.dealing import facts_of
 from fedgsp.study.records import Arm, DataFacts
@@ -85,15 +86,29 @@ class PaperRunner(StudyRunner):
             planner = replace(planner, kappa=kappa, growth=growth)
         return replace(method, local=local, planner=planner)
 
-    def tuned(self, name: str, arm: Arm) -> Tuned:
-        """The method with the best values of its grid, chosen on validation samples with seed 0."""
+    def tuned(self, name: str, arm: Arm, *, wider: bool = False) -> Tuned:
+        """The method with the best values of its grid, chosen on validation samples (`best_of`)."""
         method = self.method(name)
-        return self.best_of(name, method, grid_of(method), arm)
+        return self.best_of(name, method, grid_of(method), arm, wider=wider)
 
-    def best_of(self, name: str, method: Method, grid: Sequence[str], arm: Arm) -> Tuned:
-        """A method of any kind with the best values of a grid; a preset with a grid of its own has that for all."""
-        config = self.config(method, replace(arm, rounds=self.preset.tune_rounds), 0).on_validation()
-        found = evaluate_grid(config, self.preset.grid or grid, self._runs_of(name))
+    def best_of(self, name: str, method: Method, grid: Sequence[str], arm: Arm, *, wider: bool = False) -> Tuned:
+        """A method of any kind with the best values of a grid; a preset with a grid of its own has that for all.
+
+        Args:
+            name: What its tuning is called.
+            method: What is tuned.
+            grid: NAME=VALUE,VALUE,... texts.
+            arm: Says the model.
+            wider: Whether values beyond the grid's edges are tried until the best is inside, with the preset's seeds; else the
+                grid is taken as it is, with seed 0.
+        """
+        preset = self.preset
+        config = self.config(method, replace(arm, rounds=preset.tune_rounds), 0).on_validation()
+        wanted, run = preset.grid or grid, self._runs_of(name)
+        if wider:
+            found = climb(config, wanted, run, seeds=range(preset.tune_seeds), limit=preset.tune_beyond)
+        else:
+            found = evaluate_grid(config, wanted, run)
         self.tunings[name] = found
         return self.chosen(found, config)
 
