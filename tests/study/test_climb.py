@@ -82,7 +82,8 @@ def test_where_all_diverged_nothing_is_added() -> None:
 
 @pytest.mark.parametrize(
     ("ladder", "up", "value"),
-    [([0.00316, 0.01, 0.0316], True, 0.1), ([5, 10], True, 20), ([1, 3], False, None), ([0.1, 0.2], False, 0.05), ([0.1], True, None), ([0, 1], True, None)],
+    [([0.00316, 0.01, 0.0316], True, 0.1), ([0.1, 0.2], False, 0.05), ([5, 10], True, 20), ([1, 3], False, None),
+     ([0.1], True, None), ([0, 1], True, None)],
 )  # fmt: skip
 def test_the_next_value(ladder: list[float], up: bool, value: float | None) -> None:
     assert beyond(ladder, up=up) == value

@@ -33,20 +33,21 @@ def store() -> UnitStore:
 
 def finals(study: str, method: str, model: str, metric: str) -> list[float]:
     """The final figure of every stored run of a method, in the order of seeds."""
-    units = {
-        told["seed"]: (unit, told["rounds"])
-        for unit, told in findings(study)["units"].items()
-        if told.get("method") == method and told["model"] == model
-    }
+    units = {}
+    for unit, told in findings(study)["units"].items():
+        uses = {told.get("method"): told.get("rounds"), **told.get("also", {})}
+        if method in uses and told["model"] == model:
+            units[told["seed"]] = (unit, uses[method])
     return [final(store().trace(unit, rounds).history, metric) for _, (unit, rounds) in sorted(units.items())]
 
 
 def quoted() -> Iterator[tuple[str, str, str, str, float]]:
     """(study, method, model, metric, the figure that the study has of it)."""
-    for model, told in findings("curves")["facts"].items():
+    for label, told in findings("curves")["facts"].items():
+        ending = f", {told['rounds']} rounds" if "," in label else ""
         for name, figures in told["methods"].items():
             for metric in ("accuracy", "loss"):
-                yield "curves", name, model, metric, fmean(figures[metric])
+                yield "curves", f"{name}{ending}", told["model"], metric, fmean(figures[metric])
     facts = findings("kappa")["facts"]
     for kappa, accuracy in facts["accuracy"].items():
         yield "kappa", f"fedgsp kappa={kappa}", facts["model"], "accuracy", accuracy
@@ -59,6 +60,9 @@ def quoted() -> Iterator[tuple[str, str, str, str, float]]:
         for name, figures in facts[setting].items():
             yield "table", f"{name}{ending}", facts["model"], "accuracy", figures[0]
             yield "table", f"{name}{ending}", facts["model"], "loss", figures[1]
+    long = facts["long"]
+    for name, values in long["long_by_seed"].items():
+        yield "table", f"{name} tuned, {long['rounds']} rounds", long["model"], "accuracy", fmean(values)
 
 
 @pytest.mark.parametrize("study", ["curves", "kappa", "growth", "table"])

@@ -1,8 +1,8 @@
 """Tuning whose best value is not at an edge: a grid, then values beyond its edges until the best lies inside.
 
 Every point of the grid is tried with the first seed. Then the best and its neighbours on every axis are tried with all seeds,
-and so on from the best of these, until it has no neighbour that was not tried. A neighbour beyond the edge is a new value of its
-axis, as far from the last as the axis' own values are from each other. So the best is at an edge only if the limit says so.
+and so on from the best of these, until it has no neighbour that was not tried. A neighbour beyond the edge is a new value of
+its axis, as far from the last as the axis' own values are from each other. So the best is at an edge only if the limit says so.
 """
 
 from __future__ import annotations

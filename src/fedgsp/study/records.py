@@ -20,12 +20,28 @@ class Arm:
         rounds: Rounds of every run.
         seeds: How many seeds.
         first_seed: The first of them; the others follow it.
+        only: The methods that it is about, of those that its study has; none: all. Such a series is a longer one that stands
+            beside another of the same model.
     """
 
     model: str
     rounds: int
     seeds: int
     first_seed: int = 0
+    only: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The model; with the rounds where there is another series of it."""
+        return f"{self.model}, {self.rounds} rounds" if self.only else self.model
+
+    def named(self, method: str) -> str:
+        """What a run of it is called: with the rounds where there is another series of the method."""
+        return f"{method}, {self.rounds} rounds" if self.only else method
+
+    def has(self, method: str) -> bool:
+        """Whether a method is in it."""
+        return not self.only or method in self.only
 
 
 @dataclass(frozen=True)

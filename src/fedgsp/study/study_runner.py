@@ -139,6 +139,10 @@ class StudyRunner:
             Its journal, and its seconds on the named fleets.
         """
         found = self._stored(config) or self._run(name, config)
+        before = self.used.get(found.unit)
+        if before is not None and before["rounds"] != config.run.rounds:  # the same run, looked at after fewer rounds
+            before["also"] = {**before.get("also", {}), name: config.run.rounds}
+            return found
         self.used[found.unit] = {"method": name, "model": config.model.name, "seed": config.run.seed,
                                  "rounds": config.run.rounds, "diverged": bool(found.diverged)}  # fmt: skip
         return found

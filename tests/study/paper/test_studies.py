@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,10 @@ from fedgsp.study.store import UnitStore
 from tests.support.small_federations import images
 
 SHORT = Arm("small_cnn", 2, 1)
+LONGER = Arm("small_cnn", 3, 1, only=("fedavg", "fedgsp", "chains-then-adam"))
 SMOKE = replace(
-    PRESETS["smoke"], curves=(replace(SHORT, seeds=2),), growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
+    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP"))), table_long=LONGER,
+    growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
     ours=replace(SHORT, seeds=2, first_seed=3), tune_rounds=1,
 )  # fmt: skip
 
@@ -172,7 +175,9 @@ class TestReuse:
         runs = [unit for unit in everything.planned.values() if unit.steps]
         trained = [f for f in (everything.out / "units").glob("*/config.toml") if "tuning-" not in str(f)]
         tuned = [f for f in (everything.out / "units").glob("*/config.toml") if "tuning-" in str(f)]
-        assert sum(unit.name.startswith("tuning") for unit in runs) == len(tuned)
+        beyond = [f for f in tuned if re.search(r"lr=(0\.001|1)-", str(f))]
+        assert beyond, "the grid is 0.01 and 0.1; only figures can tell that more is wanted"
+        assert sum(unit.name.startswith("tuning") for unit in runs) == len(tuned) - len(beyond)
         # a tuned value may be the one that was run already, so there may be fewer
         assert len(trained) <= sum(not unit.name.startswith("tuning") for unit in runs)
 
@@ -214,14 +219,17 @@ class TestSettings:
 
     def test_the_laptops(self) -> None:
         preset = preset_named("laptop")
-        assert preset.curves == (Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3))
+        longer = preset.curves[-1]
+        assert preset.curves == (Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), longer)
+        assert (longer.label, {"FedAvg", "FedGSP"} <= set(longer.only)) == ("small_cnn, 500 rounds", True)
         assert preset.target is None
         only = with_model(preset, "small_cnn")
-        assert only.curves == (Arm("small_cnn", 100, 3),)
+        assert only.curves == (Arm("small_cnn", 100, 3), longer)
         assert with_model(preset, "mine:net").growth.model == "mine:net"
         shorter = with_rounds(preset, 8)
         assert shorter.curves == (Arm("leaf_cnn", 8, 1), Arm("small_cnn", 8, 3))
         assert (shorter.table.rounds, shorter.tune_rounds) == (8, 8)
+        assert shorter.table_long is None, "it is there for its rounds"
         assert with_rounds(PRESETS["paper"], 50).target is None
 
     @pytest.mark.parametrize("name", [name for name in METHODS if named(name).preparation is None])
@@ -305,9 +313,29 @@ class TestFindings:
         assert max(facts["real_comm"].values()) == 1.0
 
     def test_curves_have_two_figures_against_four_costs(self, everything: Everything) -> None:
-        (picture,) = everything.found["curves"].pictures
+        picture, longer = everything.found["curves"].pictures
         assert [len(row) for row in picture.rows] == [4, 4]
         assert len(picture.rows[0][0].lines) == 5  # type: ignore[union-attr]
+        assert [line.label for line in longer.rows[0][0].lines] == ["FedAvg", "FedGSP"]  # type: ignore[union-attr]
+
+    def test_a_longer_series_says_what_was_cut(self, everything: Everything) -> None:
+        facts = everything.found["curves"].facts["small_cnn, 3 rounds"]
+        assert facts["cut"] == ["NaiveGSP", "NaiveGSP+ICG, fixed order", "NaiveGSP+ICG, shuffled"]
+        assert "Cut for time: NaiveGSP; " in everything.found["curves"].tables[-1].note
+        _, longer, _, _ = everything.found["table"].tables
+        assert sorted(row[0] for row in longer.rows) == ["chains-then-adam", "fedavg", "fedgsp"]
+        assert "Cut for time: fedprox, fedmmd, " in longer.note
+        told = everything.found["table"].facts["long"]
+        assert (told["rounds"], told["seeds"], len(told["cut"])) == (3, 1, 9)
+        assert told["gaps_long"]["cut"] == ["accuracy", "loss", "fewer_rounds"], "a mean over other rivals is another figure"
+        assert "small_cnn, 3 rounds" in everything.found["cost-to-target"].facts["target"]
+
+    def test_the_table_shows_how_its_methods_were_tuned(self, everything: Everything) -> None:
+        tuning = everything.found["table"].tables[-1]
+        assert {"fedavg", "fedgsp", "chains-then-adam"} < {row[0] for row in tuning.rows}
+        for _, _, points, runs, _, _, where in tuning.rows:
+            assert points == runs == 3, "two of the grid, one beyond an edge"
+            assert where == "inside" or where.startswith("at an edge: lr")
 
     def test_growth_has_a_map_for_each_function(self, everything: Everything) -> None:
         (picture,) = everything.found["growth"].pictures

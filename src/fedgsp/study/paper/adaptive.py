@@ -119,6 +119,7 @@ def show(runner: PaperRunner, found: AdaptiveRuns) -> Findings:
         f"Accuracy: {window_of(found.runs.values())}, test samples, ± 95 % interval over seeds. The target is the whole per "
         f"cent that tuned FedAvg has at its end; costs are means over the seeds that got there. All variants have the learning "
         f"rates that tuning chose for the printed algorithm; averaged models have decay {Averaged().decay:g}.",
+        kept=False,
     )  # fmt: skip
     return Findings("adaptive", TITLE, [table, _logged(found.moments)], [], facts, notes)
 

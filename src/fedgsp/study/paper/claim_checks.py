@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -29,13 +29,15 @@ from fedgsp.study.paper.verdicts import (
 )  # fmt: skip
 
 FIXED, SHUFFLED = "NaiveGSP+ICG, fixed order", "NaiveGSP+ICG, shuffled"
+CURVES = ("FedAvg", "NaiveGSP", FIXED, SHUFFLED, "FedGSP")
 ROBUST = 0.02
 """Accuracies within two points of each other are alike."""
 RISE = 0.02
 """A loss that ends this much (a fiftieth) above its least, both smoothed, has risen."""
 ARRIVED = 6
 """The paper's mean of rounds is over the six rivals that reached its target: over fewer it is another figure."""
-SETTINGS = (("paper", "one learning rate"), ("tuned", "tuned"))
+SETTINGS = (("paper", "one learning rate"), ("tuned", "tuned"), ("long", "tuned"))
+"""Setting -> words: two of the table, and its longer runs."""
 
 
 def cpd(key: str, paper: float) -> ClaimCheck:
@@ -61,14 +63,16 @@ def icg_time(facts: Facts) -> list[Verdict]:
     return [Verdict(scope, shown, whether(icg["worst"] <= 0.1) if full_size else "not measured at the paper's size")]
 
 
-def each_model(check: Callable[[dict[str, Any]], tuple[str, str]]) -> ClaimCheck:
-    """For the curves: model by model, on the facts of its methods."""
+def each_model(check: Callable[[dict[str, Any]], tuple[str, str]], needs: Sequence[str] = CURVES) -> ClaimCheck:
+    """For the curves: series by series, on the facts of its methods; not where one that it `needs` was cut."""
 
     def all_models(facts: Facts) -> list[Verdict]:
         found = []
-        for model, told in facts.items():
-            methods = told["methods"]
-            lacking = [name for name in ("FedAvg", "NaiveGSP", FIXED, SHUFFLED, "FedGSP") if name not in methods]
+        for label, told in facts.items():
+            methods, model = told["methods"], label.partition(", ")[0]
+            if set(needs) & set(told.get("cut", ())):
+                continue
+            lacking = [name for name in needs if name not in methods]
             shown, verdict = (f"{lacking[0]} diverged", UNCLEAR) if lacking else check(methods)
             scope = f"{model}, {told['rounds']} rounds, {told['seeds']} seed(s)"
             found.append(Verdict(scope, shown, with_seeds(verdict, told["seeds"])))
@@ -84,7 +88,7 @@ def gap(first: str, second: str, paper: float) -> ClaimCheck:
         gap = paired(methods[first]["accuracy"], methods[second]["accuracy"])
         return points(gap), of_size(paper, gap.mean, gap.half)
 
-    return each_model(check)
+    return each_model(check, (first, second))
 
 
 def similar(methods: dict[str, Any]) -> tuple[str, str]:
@@ -196,18 +200,24 @@ def table_gap(key: str, paper: float, show: Callable[[float], str]) -> ClaimChec
     def check(facts: Facts) -> list[Verdict]:
         found = []
         for setting, words in SETTINGS:
-            gaps, scope = facts.get(f"gaps_{setting}"), f"{_scope(facts)}, {words}"
+            told = facts.get("long") if setting == "long" else facts
+            if told is None:
+                continue
+            gaps, scope = told.get(f"gaps_{setting}"), f"{_scope(told)}, {words}"
+            if gaps is not None and key in gaps.get("cut", ()):
+                continue
             if gaps is not None and gaps[key] is not None and key == "fewer_rounds":
                 arrived, shown = (
                     gaps["arrived"],
                     f"{show(gaps[key])} against the {gaps['arrived']} of {len(RIVALS)} that arrived",
                 )
                 few = "; a mean over the quickest rivals only" if arrived < ARRIVED else ""
-                found.append(Verdict(scope, shown + few, UNCLEAR if few else of_share(paper, gaps[key])))
+                verdict = UNCLEAR if few else with_seeds(of_share(paper, gaps[key]), told["seeds"])
+                found.append(Verdict(scope, shown + few, verdict))
             elif gaps is not None and gaps[key] is not None:
                 half = gaps["halves"][key]
                 shown = show(gaps[key]) + ("" if half is None else f" (± {show(half).lstrip('+')})")
-                found.append(Verdict(scope, shown, with_seeds(of_size(paper, gaps[key], half), facts["seeds"])))
+                found.append(Verdict(scope, shown, with_seeds(of_size(paper, gaps[key], half), told["seeds"])))
             else:
                 found.append(Verdict(scope, "no figure: a target was not reached, or a method diverged", UNCLEAR))
         return found
@@ -219,13 +229,19 @@ def outperforms(facts: Facts) -> list[Verdict]:
     """Who is ahead of FedGSP."""
     found = []
     for setting, words in SETTINGS:
-        by_seed = facts[f"{setting}_by_seed"]
-        whole = {name: by_seed[name] for name in ("fedgsp", "fedavg", *RIVALS) if len(by_seed.get(name, ())) == facts["seeds"]}
+        told = facts.get("long") if setting == "long" else facts
+        if told is None:
+            continue
+        by_seed = told[f"{setting}_by_seed"]
+        whole = {name: by_seed[name] for name in ("fedgsp", "fedavg", *RIVALS) if len(by_seed.get(name, ())) == told["seeds"]}
         if "fedgsp" not in whole or len(whole) < 2:
             continue
         said, verdict = against_rest("fedgsp", whole)
-        shown = f"FedGSP {mean_percent(whole['fedgsp'])}; {said}"
-        found.append(Verdict(f"{_scope(facts)}, {words}", shown, verdict))
+        best = max((name for name in whole if name != "fedgsp"), key=lambda name: fmean(whole[name]))
+        shown = f"FedGSP {mean_percent(whole['fedgsp'])}, the best of the others {best} {mean_percent(whole[best])}; {said}"
+        cut = [name for name in ("fedavg", *RIVALS) if name not in by_seed]
+        shown += f"; cut for time: {' / '.join(cut)}" if cut and setting == "long" else ""
+        found.append(Verdict(f"{_scope(told)}, {words}", shown, verdict))
     return found
 
 

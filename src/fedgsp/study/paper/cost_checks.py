@@ -30,8 +30,8 @@ PAPER_ROUNDS = (34, 470)
 def rounds_to_target(facts: Facts) -> list[Verdict]:
     """Rounds to the target, and to the paper's own 80 %."""
     found = []
-    for model, told in facts["target"].items():
-        costs, scope = told["methods"], f"{model}, {told['rounds']} rounds, {told['seeds']} seed(s)"
+    for label, told in facts["target"].items():
+        costs, scope = told["methods"], f"{label.partition(', ')[0]}, {told['rounds']} rounds, {told['seeds']} seed(s)"
         to_80 = {name: [one and one["rounds"] for one in several] for name, several in told["to_80"].items()}
         if all(to_80["fedgsp"]):
             when, others = fmean(to_80["fedgsp"]), [r for r in to_80["fedavg"] if r]

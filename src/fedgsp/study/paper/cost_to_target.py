@@ -26,6 +26,7 @@ TITLE = "Time and traffic to the accuracy of FedAvg"
 FLEET = "paper"
 PAPER_TARGET = 0.8
 METHODS = ("fedavg", "fedgsp")
+"""Every series of the curves has both."""
 ONE_LR, TUNED = "one lr", "tuned"
 PARTS = {"T_comm": "communication", "T_comp": "computing"}
 EVALUATED_ON = {TEST: "test samples", HOLDOUT: "held-out clients"}
@@ -45,12 +46,12 @@ def gather(runner: PaperRunner) -> CostRuns:
     arm, found = runner.preset.cost, CostRuns({ONE_LR: {}, TUNED: {}}, {}, {})
     held_out = _held_out(runner)
     for name in METHODS:
-        best = runner.tuned(name, arm)
+        best = runner.tuned(name, arm, wider=True)
         found.chosen[name] = best.label
         found.held[ONE_LR][name] = runner.traces(f"{name} with {held_out} held out", runner.method(name), arm, holdout=held_out)
         found.held[TUNED][name] = runner.traces(f"{name} tuned with {held_out} held out", best.method, arm, holdout=held_out)
     for curve in runner.preset.curves:
-        found.whole[curve] = {name: runner.traces(name, runner.method(name), curve) for name in METHODS}
+        found.whole[curve] = {name: runner.traces(curve.named(name), runner.method(name), curve) for name in METHODS}
     return found
 
 
@@ -64,15 +65,15 @@ def show(runner: PaperRunner, gathered: CostRuns) -> Findings:
     bars, bar_rows = [], []
     for arm, runs in gathered.whole.items():
         target = scaled(runs["fedavg"], runner.preset.target)
-        facts["target"][arm.model] = {
-            "target": target, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "methods": {},
+        facts["target"][arm.label] = {
+            "model": arm.model, "target": target, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "methods": {},
             "to_80": {name: as_fact([reached(trace, PAPER_TARGET) for trace in traces]) for name, traces in runs.items()},
         }  # fmt: skip
         if target is None:
             continue
         costs = {name: _cost(runner, name, traces, target) for name, traces in runs.items()}
-        facts["target"][arm.model]["methods"] = costs
-        bar_rows += [(arm.model, target, name, *_bar_cells(cost)) for name, cost in costs.items()]
+        facts["target"][arm.label]["methods"] = costs
+        bar_rows += [(arm.label, target, name, *_bar_cells(cost)) for name, cost in costs.items()]
         whole = {name: cost for name, cost in costs.items() if cost is not None}
         if whole:
             bars.append(_panels(arm, target, whole))
@@ -151,7 +152,7 @@ def _bar_cells(cost: dict[str, Any] | None) -> tuple[Any, ...]:
 
 
 def _panels(arm: Arm, target: float, costs: dict[str, dict[str, Any]]) -> list[BarChart]:
-    names, goal = list(costs), f"{arm.model}, to {100 * target:.0f} %"
+    names, goal = list(costs), f"{arm.label}, to {100 * target:.0f} %"
     time, time_unit = time_unit_of(max(cost["communication"] for cost in costs.values()))
     size, size_unit = bytes_unit(max(cost["traffic"] for cost in costs.values()))
     parts = [(short, [cost[what] / time for cost in costs.values()]) for short, what in PARTS.items()]

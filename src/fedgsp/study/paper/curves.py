@@ -40,9 +40,12 @@ def methods(runner: PaperRunner) -> dict[str, Method]:
 
 
 def gather(runner: PaperRunner) -> dict[Arm, dict[str, list[Trace]]]:
-    """A run of every method and seed, for each model of the preset."""
+    """A run of every method and seed, for each series of the preset."""
     ours = methods(runner)
-    return {arm: {name: runner.traces(name, method, arm) for name, method in ours.items()} for arm in runner.preset.curves}
+    return {
+        arm: {name: runner.traces(arm.named(name), method, arm) for name, method in ours.items() if arm.has(name)}
+        for arm in runner.preset.curves
+    }
 
 
 def show(runner: PaperRunner, gathered: dict[Arm, dict[str, list[Trace]]]) -> Findings:
@@ -51,9 +54,9 @@ def show(runner: PaperRunner, gathered: dict[Arm, dict[str, list[Trace]]]) -> Fi
     for arm, traces in gathered.items():
         whole = {name: [t for t in runs if not t.diverged] for name, runs in traces.items()}
         kept = {name: runs for name, runs in whole.items() if runs}
-        tables.append(_table(arm, traces))
-        pictures.append(curves_picture(f"curves-{arm.model}", kept, f"{arm.model}, {len(runner.seeds(arm))} seed(s)"))
-        facts[arm.model] = {"rounds": arm.rounds, "seeds": len(runner.seeds(arm)),
+        tables.append(_table(arm, traces, _cut(runner, arm)))
+        pictures.append(curves_picture(_file(arm), kept, f"{arm.label}, {len(runner.seeds(arm))} seed(s)"))
+        facts[arm.label] = {"model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "cut": _cut(runner, arm),
                             "methods": {name: _facts(runs) for name, runs in kept.items()}}  # fmt: skip
     return Findings("curves", TITLE, tables, pictures, facts)
 
@@ -110,7 +113,15 @@ def _best(trace: Trace) -> float:
     return float(top[1]["accuracy"])
 
 
-def _table(arm: Arm, traces: dict[str, list[Trace]]) -> Table:
+def _cut(runner: PaperRunner, arm: Arm) -> list[str]:
+    return [name for name in methods(runner) if not arm.has(name)]
+
+
+def _file(arm: Arm) -> str:
+    return f"curves-{arm.model}-{arm.rounds}" if arm.only else f"curves-{arm.model}"
+
+
+def _table(arm: Arm, traces: dict[str, list[Trace]], cut: Sequence[str]) -> Table:
     rows: list[tuple[Any, ...]] = []
     for name, runs in traces.items():
         if any(trace.diverged for trace in runs):
@@ -131,10 +142,11 @@ def _table(arm: Arm, traces: dict[str, list[Trace]]) -> Table:
             )
         )
     return Table(
-        f"curves-{arm.model}", f"After {arm.rounds} rounds, {arm.model}",
+        _file(arm), f"After {arm.rounds} rounds, {arm.model}",
         (Column("method"), Column("accuracy %", percent), Column("best %", percent), Column("loss", number(3)),
          Column("loss above its least by", number(3)), Column("least in round"), Column("serial steps", number()),
          Column("traffic", bytes_), Column("simulated s", brief)), rows,
         f"Accuracy and loss: {window_of(traces.values())}, on test samples, as LEAF weighs clients; best: the best single "
-        f"round; ± is a 95 % interval over seeds (Student's t). Simulated time: on the paper's fleet, by what really happened.",
+        f"round; ± is a 95 % interval over seeds (Student's t). Simulated time: on the paper's fleet, by what really happened."
+        + (f" Cut for time: {'; '.join(cut)}." if cut else ""), kept=not arm.only,
     )  # fmt: skip

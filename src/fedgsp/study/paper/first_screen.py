@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from fedgsp.cost import FLEETS
+from fedgsp.study.paper.long_words import long_words
 from fedgsp.study.paper.shares import HOLDS
 
 Facts = Mapping[str, Any]
@@ -26,7 +27,9 @@ def first_screen(found: Mapping[str, Any]) -> list[str]:
         found: Study -> its findings, as `read_findings` gives them.
     """
     parts = [("fleets", _fleets), ("ours", _ours), ("skew", _skew), ("few-clients", _few), ("advice", _advice)]
-    lines = [line for name, say in parts if name in found for line in say(found[name]["facts"])]
+    lines = [line for name, say in parts[:1] if name in found for line in say(found[name]["facts"])]
+    lines += long_words(found)
+    lines += [line for name, say in parts[1:] if name in found for line in say(found[name]["facts"])]
     return ["## Which method?", "", *lines] if lines else []
 
 

@@ -41,12 +41,12 @@ class FleetRuns:
 def gather(runner: PaperRunner, *, every: bool = True) -> FleetRuns:
     """The tuned runs of the table's methods, or of those that are asked for, and ours; then those of every method."""
     preset = runner.preset
-    main = _runs(runner, runner.methods or ("fedavg", *RIVALS, "fedgsp", *OURS), preset.table)
+    main = _runs(runner, runner.methods or ("fedavg", *RIVALS, "fedgsp", *OURS), preset.table, wider=True)
     others = [name for name, row in METHODS.items() if row.make().yields == "one"]
     return FleetRuns(main, _runs(runner, others, preset.rivals) if every and not runner.methods else {})
 
 
-def _runs(runner: PaperRunner, names: Sequence[str], arm: Arm) -> RunsOf:
+def _runs(runner: PaperRunner, names: Sequence[str], arm: Arm, *, wider: bool = False) -> RunsOf:
     found: RunsOf = {}
     for name in names:
         if name in OURS:
@@ -55,7 +55,7 @@ def _runs(runner: PaperRunner, names: Sequence[str], arm: Arm) -> RunsOf:
             short = replace(arm, rounds=min(arm.rounds, runner.preset.ours.rounds))
             found[name] = runner.traces(name, method, short)
         else:
-            found[name] = runner.traces(f"{name} tuned", runner.tuned(name, arm).method, arm)
+            found[name] = runner.traces(f"{name} tuned", runner.tuned(name, arm, wider=wider).method, arm)
     return found
 
 

@@ -20,7 +20,8 @@ class Preset:
     `tune_beyond` are the seeds of a tuning that widens its grid, and how many values it may add to an axis. `holdout` is the
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
-    accuracy hardly depends on it (`study kappa`) and computing does. `advice_skew` says whether `study advice` looks at these
+    accuracy hardly depends on it (`study kappa`) and computing does. `table_long` is the longer series of the table's
+    methods, NaiveGSP and ours, tuned. `advice_skew` says whether `study advice` looks at these
     runs, too. What begins with `attack` is about the robustness study.
     """
 
@@ -30,6 +31,7 @@ class Preset:
     growth: Arm
     kappa: Arm
     table: Arm
+    table_long: Arm | None
     rivals: Arm
     cost: Arm
     ours: Arm
@@ -76,12 +78,17 @@ class Preset:
     workers: int | str = "auto"
 
 
+LONG = (
+    "fedavg", "fedprox", "fedmmd", "fedfusion", "ida", "fedadagrad", "fedadam", "fedyogi", "naive-gsp", "fedgsp",
+    "fedgsp-capped", "chains-then-adam",
+)  # fmt: skip
+"""The rows of the table of longer runs, where all are there."""
 FEMNIST = "npz:../shared/femnist/femnist.npz:federation=femnist-368"
 
 PRESETS: Mapping[str, Preset] = {
     "paper": Preset(
         name="paper", data=FEMNIST, curves=(Arm("leaf_cnn", 500, 1),), growth=Arm("leaf_cnn", 500, 1),
-        kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1),
+        kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1), table_long=Arm("small_cnn", 500, 3, only=LONG),
         rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3),
         skew=Arm("leaf_cnn", 100, 1), few=Arm("leaf_cnn", 50, 1), adaptive=Arm("leaf_cnn", 100, 1), tune_rounds=50,
         attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1),
@@ -89,22 +96,27 @@ PRESETS: Mapping[str, Preset] = {
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
     ),
     "laptop": Preset(
-        name="laptop", data=FEMNIST, curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3)),
+        name="laptop", data=FEMNIST,
+        curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=("FedAvg", "FedGSP"))),
+        table_long=Arm("small_cnn", 500, 1, only=("fedgsp", "fedgsp-capped", "chains-then-adam")),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
         skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
+        tune_beyond=0,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 15, 1),
     ),
     "smoke": Preset(
         name="smoke", data="glyphs:clients=20", curves=(Arm("small_cnn", 6, 2),), growth=Arm("small_cnn", 4, 1),
         kappa=Arm("small_cnn", 4, 1), table=Arm("small_cnn", 6, 1),
+        table_long=Arm("small_cnn", 8, 1, only=("fedavg", "naive-gsp", "fedgsp", "chains-then-adam")),
         rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3),
         skew=Arm("small_cnn", 2, 1), few=Arm("small_cnn", 2, 1), adaptive=Arm("small_cnn", 2, 1), tune_rounds=2,
         attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
         attack_sites=10, attack_shares=(0.0, 0.2), attack_chain_shares=(0.0, 0.2), attacks=("sign-flip",),
         chain_lengths=(2,), attacked_tune_rounds=1, attack_rules=("mean", "median"),
-        log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), tune_beyond=1, lr=0.03, batch_size=10, beta=4, group_counts=(4, 6),
+        log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), tune_beyond=1, lr=0.03,
+        batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
         skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
         skew_whole=(10,), few_skews=("Dirichlet(1)",), few_clients=(6,),
@@ -121,17 +133,22 @@ ARMS = (
 
 def with_model(preset: Preset, model: str) -> Preset:
     """The preset with one model in every study; of the curves only those that are about it, if there are such."""
-    curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[-1], model=model),)
-    return replace(preset, curves=curves, **{name: replace(getattr(preset, name), model=model) for name in ARMS})
+    curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[0], model=model),)
+    long = None if preset.table_long is None else replace(preset.table_long, model=model)
+    arms = {name: replace(getattr(preset, name), model=model) for name in ARMS}
+    return replace(preset, curves=curves, table_long=long, **arms)
 
 
 def with_rounds(preset: Preset, rounds: int) -> Preset:
-    """The preset with so many rounds in every run that is measured, and no more than that for tuning; the target is scaled."""
+    """The preset with so many rounds in every run that is measured, and no more than that for tuning; the target is scaled.
+
+    Series that are there for their length are left out.
+    """
     if rounds < 2:
         raise InputError(f"a study needs at least 2 rounds, not {rounds}.")
-    curves = tuple(replace(arm, rounds=rounds) for arm in preset.curves)
+    curves = tuple(replace(arm, rounds=rounds) for arm in preset.curves if not arm.only)
     arms = {name: replace(getattr(preset, name), rounds=rounds) for name in ARMS}
-    return replace(preset, curves=curves, tune_rounds=min(rounds, preset.tune_rounds), target=None, **arms)
+    return replace(preset, curves=curves, table_long=None, tune_rounds=min(rounds, preset.tune_rounds), target=None, **arms)
 
 
 def preset_named(name: str) -> Preset:

@@ -7,7 +7,7 @@ them), rounds against the mean of those rivals that reached the target.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
+from fedgsp.study.paper.long_table import TARGET, LongRuns, gather_long, long_facts, long_table, tuning_table
 from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import mean_or_none, reached, scaled, window_of
@@ -41,18 +42,20 @@ class TunedRuns:
     paper: dict[str, list[Trace]]
     tuned: dict[str, list[Trace]]
     chosen: dict[str, str]
+    long: LongRuns | None = None
 
 
 def gather(runner: PaperRunner) -> TunedRuns:
     """The paper's methods, or those that are asked for."""
-    return gathered(runner, runner.preset.table, runner.methods or ("fedavg", *RIVALS, "fedgsp"))
+    found = gathered(runner, runner.preset.table, runner.methods or ("fedavg", *RIVALS, "fedgsp"), wider=True)
+    return replace(found, long=gather_long(runner))
 
 
-def gathered(runner: PaperRunner, arm: Arm, names: Iterable[str]) -> TunedRuns:
+def gathered(runner: PaperRunner, arm: Arm, names: Iterable[str], *, wider: bool = False) -> TunedRuns:
     """Tune every method on validation samples, then run both settings."""
     found = TunedRuns({}, {}, {})
     for name in names:
-        best = runner.tuned(name, arm)
+        best = runner.tuned(name, arm, wider=wider)
         found.chosen[name] = best.label
         found.paper[name] = runner.traces(name, runner.method(name), arm)
         found.tuned[name] = runner.traces(f"{name} tuned", best.method, arm)
@@ -81,7 +84,7 @@ def show(runner: PaperRunner, found: TunedRuns) -> Findings:
          Column("tuned: rounds", number()), Column("paper: accuracy %", percent), Column("paper: loss", number(3)),
          Column("paper: rounds to 80 %", number())), rows,
         f"First three figures: one learning rate for all, {runner.preset.lr:g} (the paper's is 0.01); tuned: the best of the "
-        f"method's grid on validation samples ({runner.preset.tune_rounds} rounds, seed 0). Accuracy and loss: "
+        f"method's grid on validation samples (last table). Accuracy and loss: "
         f"{window_of(found.paper.values())}, ± 95 % interval over seeds; rounds: the mean over seeds, - where one did not get "
         f"there.",
     )  # fmt: skip
@@ -104,7 +107,12 @@ def show(runner: PaperRunner, found: TunedRuns) -> Findings:
          Column("rounds fewer, %", percent), Column("rivals that reached the target"),
          Column("accuracy against FedAvg, points", lambda v: f"{100 * v:+.2f}")), gap_rows, kept=False,
     )  # fmt: skip
-    return Findings("table", TITLE, [table, gaps_table], [_picture(found, arm.rounds, arm.model)], facts, notes)
+    tables = [table, gaps_table, tuning_table(runner.tunings, runner.preset.tune_rounds, runner.preset.tune_beyond)]
+    if found.long is not None:
+        seeds = len(runner.seeds(found.long.arm))
+        facts["long"] = {**long_facts(found.long, seeds), "gaps_long": _long_gaps(found.long)}
+        tables.insert(1, long_table(found.long, seeds, PAPER))
+    return Findings("table", TITLE, tables, [_picture(found, arm.rounds, arm.model)], facts, notes)
 
 
 Means = tuple[float, float, float | None] | None
@@ -145,6 +153,19 @@ def _gaps(figures: dict[str, Means]) -> dict[str, Any]:
         "arrived": len(arrived),
         "fedavg": ours[0] - fedavg[0] if fedavg is not None else None,
     }
+
+
+def _long_gaps(long: LongRuns) -> dict[str, Any] | None:
+    """The gaps of the longer series, but those that need a method that was cut; None if FedGSP or FedAvg diverged."""
+    ours = {name: _means(runs, TARGET) for name, runs in long.runs.items()}
+    if not {"fedgsp", "fedavg"} <= ours.keys():
+        return {"cut": ["accuracy", "loss", "fewer_rounds", "fedavg"]}
+    if ours["fedgsp"] is None or ours["fedavg"] is None:
+        return None
+    whole = all(name in ours for name in RIVALS)
+    gaps = _gaps(ours | {name: None for name in RIVALS if name not in ours})
+    halves = _halves(long.runs) if whole else dict.fromkeys(("accuracy", "loss", "fedavg"))
+    return {**gaps, "halves": halves, "cut": [] if whole else ["accuracy", "loss", "fewer_rounds"]}
 
 
 def _halves(traces: Mapping[str, Sequence[Trace]]) -> dict[str, float | None]:
