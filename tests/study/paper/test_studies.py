@@ -330,6 +330,14 @@ class TestFindings:
         assert told["gaps_long"]["cut"] == ["accuracy", "loss", "fewer_rounds"], "a mean over other rivals is another figure"
         assert "small_cnn, 3 rounds" in everything.found["cost-to-target"].facts["target"]
 
+    def test_ours_with_a_larger_model_has_the_values_of_the_smaller(self, everything: Everything) -> None:
+        facts = everything.found["ours"].facts
+        assert list(facts["final"]["own clients, small_cnn, test samples"]) == ["fedgsp", "fedgsp-capped"]
+        ends = {row[:2]: row[3] for row in everything.found["ours"].tables[-1].rows}
+        assert ends["own clients, small_cnn, held-out clients", "fedgsp"] == "1 of 1"
+        assert ends["own clients, held-out clients", "fedgsp"] == "2 of 2"
+        assert "the learning rates that were chosen with small_cnn. Cut there" in everything.found["ours"].tables[-1].note
+
     def test_the_table_shows_how_its_methods_were_tuned(self, everything: Everything) -> None:
         tuning = everything.found["table"].tables[-1]
         assert {"fedavg", "fedgsp", "chains-then-adam"} < {row[0] for row in tuning.rows}

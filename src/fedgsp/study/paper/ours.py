@@ -3,7 +3,8 @@
 Every method has the same three learning rates to choose from, on validation samples (seed 0). FedGSP and `fedgsp-capped` stand
 here twice, with the paper's kappa and with a third of it: fewer bytes because fewer clients train is a saving that FedGSP can
 have, too. The seeds chose nothing. A share of the clients never trains; each figure is given for test samples and for these
-clients. The same settings are then run on the same samples dealt with label skew, where nothing was tuned.
+clients. The same settings are then run on the same samples dealt with label skew, and with a larger model, where nothing was
+tuned.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fedgsp.study.targets import Reached, as_fact, reached, window_of
 if TYPE_CHECKING:
     from fedgsp.method import Method
     from fedgsp.study.paper.runner import PaperRunner
-    from fedgsp.study.records import Trace
+    from fedgsp.study.records import Arm, Trace
 
 TITLE = "Methods of our own against tuned FedGSP"
 THRIFTY = 0.1
@@ -67,7 +68,18 @@ def gather(runner: PaperRunner) -> OwnRuns:
             for name, method in settings.items():
                 config = here.config(replace(method, name=f"{name} tuned"), arm, seed, holdout=held_out(runner))
                 found[words][name][seed] = here.trace(f"{name} tuned", config)
+    large = runner.preset.ours_large
+    if large is not None:
+        found[_large(large)] = {name: {} for name in settings if large.has(name)}
+        for seed in runner.seeds(large):
+            for name, by_seed in found[_large(large)].items():
+                config = runner.config(replace(settings[name], name=f"{name} tuned"), large, seed, holdout=held_out(runner))
+                by_seed[seed] = runner.trace(large.named(f"{name} tuned"), config)
     return OwnRuns(found, chosen)
+
+
+def _large(arm: Arm) -> str:
+    return f"{OWN}, {arm.model}"
 
 
 def method_of(runner: PaperRunner, name: str) -> Method:
@@ -95,7 +107,8 @@ def show(runner: PaperRunner, found: OwnRuns) -> Findings:
     }  # fmt: skip
     notes, rows, ends, pairs = [], [], [], []
     for data, by_method in found.runs.items():
-        targets = preset.ours_targets if data == OWN else preset.ours_skew_targets
+        is_large = preset.ours_large is not None and data == _large(preset.ours_large)
+        targets = preset.ours_targets if data == OWN else preset.ours_large_targets if is_large else preset.ours_skew_targets
         for part, words in EVALUATED_ON.items():
             place = f"{data}, {words}"
             taken = {
@@ -117,7 +130,7 @@ def show(runner: PaperRunner, found: OwnRuns) -> Findings:
                 for name, runs in by_method.items()
             }
             facts["final"][place] = {name: list(by_seed.values()) for name, by_seed in final_.items()}
-            ends += [(place, name, Estimate.of(list(v.values())) if v else None, f"{len(v)} of {len(seeds)}",
+            ends += [(place, name, Estimate.of(list(v.values())) if v else None, f"{len(v)} of {len(by_method[name])}",
                       found.chosen[name].replace(",", ", ")) for name, v in final_.items()]  # fmt: skip
             notes += (
                 [f"Final accuracy, {place}: {sentence(differences(final_, 'fedgsp'), 'accuracy')}"]
@@ -168,10 +181,21 @@ def _tables(runner: PaperRunner, found: OwnRuns, rows: Sequence[Any], ends: Sequ
         f"Final figures: {window}. Every method: the best of three learning rates on validation samples of the data's own "
         f"clients ({preset.tune_rounds} rounds, seed 0; held-out clients not left out there). The form of ours (the cap, how "
         f"long the start is) came out of some hundred earlier validation runs with seed 0, which rivals did not have."
-        + (f" On {preset.ours_skew} nothing was tuned." if preset.ours_skew else " Cut for time: data with label skew."),
+        + (f" On {preset.ours_skew} nothing was tuned." if preset.ours_skew else " Cut for time: data with label skew.")
+        + _of_large(preset.ours_large, arm.model),
         kept=False,
     )  # fmt: skip
     return [against, until, end]
+
+
+def _of_large(large: Arm | None, model: str) -> str:
+    if large is None:
+        return " Cut for time: a larger model."
+    cut = [name for name in ENTRANTS if not large.has(name)]
+    return (
+        f" With {large.model}: {large.rounds} rounds, {large.seeds} seed(s), the learning rates that were chosen with {model}."
+        + (f" Cut there for time: {', '.join(cut)}." if cut else "")
+    )
 
 
 def _cells(found: Sequence[Reached | None]) -> tuple[Any, ...]:

@@ -21,7 +21,8 @@ class Preset:
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
     accuracy hardly depends on it (`study kappa`) and computing does. `table_long` is the longer series of the table's
-    methods, NaiveGSP and ours, tuned. `advice_skew` says whether `study advice` looks at these
+    methods, NaiveGSP and ours, tuned. `ours_large` are runs of `study ours`
+    with a larger model, for which nothing is tuned. `advice_skew` says whether `study advice` looks at these
     runs, too. What begins with `attack` is about the robustness study.
     """
 
@@ -56,6 +57,8 @@ class Preset:
     group_counts: tuple[int, ...] = (10, 30, 52)
     holdout: float = 0.1
     ours_targets: tuple[float, ...] = (0.8, 0.78, 0.75, 0.82)
+    ours_large: Arm | None = None
+    ours_large_targets: tuple[float, ...] = (0.8, 0.75, 0.7, 0.6)
     ours_skew: str | None = "Dirichlet(0.1)"
     ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.65)
     skews: tuple[str, ...] = tuple(SKEWS)
@@ -118,6 +121,7 @@ PRESETS: Mapping[str, Preset] = {
         log_alphas=(1.0, 2.0), betas=(2, 4), grid=("lr=0.01,0.1",), tune_beyond=1, lr=0.03,
         batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
+        ours_large=Arm("small_cnn", 3, 1, 3, only=("fedgsp", "fedgsp-capped")), ours_large_targets=(0.1,),
         skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
         skew_whole=(10,), few_skews=("Dirichlet(1)",), few_clients=(6,),
     ),
@@ -136,7 +140,7 @@ def with_model(preset: Preset, model: str) -> Preset:
     curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[0], model=model),)
     long = None if preset.table_long is None else replace(preset.table_long, model=model)
     arms = {name: replace(getattr(preset, name), model=model) for name in ARMS}
-    return replace(preset, curves=curves, table_long=long, **arms)
+    return replace(preset, curves=curves, table_long=long, ours_large=None, **arms)
 
 
 def with_rounds(preset: Preset, rounds: int) -> Preset:
@@ -148,7 +152,8 @@ def with_rounds(preset: Preset, rounds: int) -> Preset:
         raise InputError(f"a study needs at least 2 rounds, not {rounds}.")
     curves = tuple(replace(arm, rounds=rounds) for arm in preset.curves if not arm.only)
     arms = {name: replace(getattr(preset, name), rounds=rounds) for name in ARMS}
-    return replace(preset, curves=curves, table_long=None, tune_rounds=min(rounds, preset.tune_rounds), target=None, **arms)
+    tuning = min(rounds, preset.tune_rounds)
+    return replace(preset, curves=curves, table_long=None, ours_large=None, tune_rounds=tuning, target=None, **arms)
 
 
 def preset_named(name: str) -> Preset:
