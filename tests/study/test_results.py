@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fedgsp.run.metrics import final
+from fedgsp.study.paper.presets import PRESETS
 from fedgsp.study.paper.report import derive
 from fedgsp.study.store import MANIFEST, ROWS, UnitStore
 
@@ -153,6 +154,15 @@ def test_every_picture_can_be_drawn_again(tmp_path: Path) -> None:
         assert again.exists()
         if version("matplotlib") == pinned.partition("==")[2]:
             assert again.read_bytes() == file.read_bytes(), file.name
+
+
+def test_no_best_value_of_the_table_is_at_an_edge_of_its_grid_unless_the_page_says_so() -> None:
+    tuning = findings("table")["facts"]["tuning"]
+    assert len(tuning) >= 11
+    edges = [name for name, told in tuning.items() if told["advice"]]
+    page = " ".join((RESULTS / "table" / "README.md").read_text().split())
+    assert edges == list(PRESETS["laptop"].tune_as_is)
+    assert not edges or f"Not widened, for time, and so at a disadvantage: {', '.join(edges)}." in page
 
 
 def test_the_first_screen_answers_which_method() -> None:
