@@ -25,7 +25,7 @@ LOOK_SECONDS, ASK_SECONDS = 0.3, 2.0
 STOP_SECONDS = 120.0
 LET_GO_SECONDS = 60.0
 """How long the app of a run whose SuperLink was restarted may take until it has found out."""
-GONE_SECONDS = 8.0
+GONE_SECONDS = 3.0
 """A run directory that nobody has held for so long is nobody's any more; Flower notices only after most of a minute."""
 
 
