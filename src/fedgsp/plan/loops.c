@@ -1,6 +1,6 @@
-/* The two inner loops of grouping. Each has a twin in NumPy (transport.py, exchange.py) that takes the same decisions in the
+/* The inner loops of grouping. Each has a twin in NumPy (transport.py, exchange.py, halves.py) that takes the same decisions in the
  * same order on the same doubles, ties included, and so gives the same bits: hence no fused multiply-add (-ffp-contract=off).
- * Both return -1 where there is no memory, and have then changed nothing. */
+ * All return -1 where there is no memory, and have then changed nothing. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -205,4 +205,132 @@ int64_t fedgsp_exchange(const double *gram, double *pull, int64_t *labels, const
 done:
     free(squares), free(has_empty);
     return swaps;
+}
+
+typedef struct {
+    double far; /* how far along the way */
+    int64_t point;
+} Placed;
+
+/* The farthest first, of equals the lowest. */
+static int compared(const void *one, const void *other)
+{
+    const Placed *a = one, *b = other;
+    if (a->far != b->far)
+        return a->far > b->far ? -1 : 1;
+    return a->point < b->point ? -1 : a->point > b->point;
+}
+
+#define TRIED 16          /* candidates of each of two clusters for a swap; in halves.py, too */
+#define WORTH_SWAPPING 64 /* points of clusters up to which they swap single ones; in halves.py, too */
+
+static double product(const double *one, const double *other, size_t n)
+{
+    double sum = 0; /* of whole numbers: exact in any order */
+    for (size_t i = 0; i < n; i++)
+        sum += one[i] * other[i];
+    return sum;
+}
+
+/* Swap one point of each of two clusters, the two that bring most of those that have most to gain by themselves, until none
+ * brings anything; changes members and sums of both. Returns the number of swaps. */
+static int64_t swapped(const double *points, size_t F, int64_t *mine, int64_t *theirs, size_t n, double *sum, double *rest,
+                       double *way, Placed *both)
+{
+    const size_t tried = n < TRIED ? n : TRIED;
+    int64_t swaps = 0;
+    for (; swaps < (int64_t)n; swaps++) {
+        for (size_t f = 0; f < F; f++)
+            way[f] = sum[f] - rest[f];
+        for (size_t i = 0; i < n; i++) {
+            const double *own = points + (size_t)mine[i] * F, *other = points + (size_t)theirs[i] * F;
+            both[i] = (Placed){product(own, own, F) - product(own, way, F), mine[i]};
+            both[n + i] = (Placed){product(other, other, F) + product(other, way, F), theirs[i]};
+        }
+        qsort(both, n, sizeof *both, compared);
+        qsort(both + n, n, sizeof *both, compared);
+        double best = 0;
+        int64_t leaves = -1, comes = -1;
+        for (size_t i = 0; i < tried; i++)
+            for (size_t j = n; j < n + tried; j++) {
+                const double *own = points + (size_t)both[i].point * F, *other = points + (size_t)both[j].point * F;
+                const double gain = both[i].far + both[j].far - 2 * product(own, other, F);
+                if (gain > best)
+                    best = gain, leaves = both[i].point, comes = both[j].point;
+            }
+        if (leaves < 0)
+            break;
+        for (size_t i = 0; i < n; i++) {
+            mine[i] = mine[i] == leaves ? comes : mine[i];
+            theirs[i] = theirs[i] == comes ? leaves : theirs[i];
+        }
+        for (size_t f = 0; f < F; f++) {
+            const double moved = points[(size_t)comes * F + f] - points[(size_t)leaves * F + f];
+            sum[f] += moved;
+            rest[f] -= moved;
+        }
+    }
+    return swaps;
+}
+
+/* Split every cluster and each of its neighbours (clusters, many) anew along the way between their sums, where that is better;
+ * changes members (clusters, size) and sums (clusters, width). See halves.py. Returns the number of changes. */
+int64_t fedgsp_mend(const double *points, int64_t width, int64_t *members, double *sums, int64_t clusters, int64_t size,
+                    const int64_t *neighbours, int64_t many, double bits)
+{
+    const size_t F = (size_t)width, n = (size_t)size;
+    double *way = malloc(2 * F * sizeof *way), *new = way + F;
+    Placed *both = malloc(2 * n * sizeof *both);
+    int64_t changes = -1;
+    if (!way || !both)
+        goto done;
+    changes = 0;
+    for (int64_t cluster = 0; cluster < clusters; cluster++)
+        for (int64_t turn = 0; turn < many; turn++) {
+            const int64_t other = neighbours[cluster * many + turn];
+            double *mine = sums + (size_t)cluster * F, *theirs = sums + (size_t)other * F, length = 0, before = 0, after = 0;
+            for (size_t f = 0; f < F; f++) {
+                way[f] = mine[f] - theirs[f];
+                length = fabs(way[f]) > length ? fabs(way[f]) : length;
+            }
+            if (length > 0) {
+                const double scale = bits / length;
+                for (size_t f = 0; f < F; f++)
+                    way[f] = rint(way[f] * scale);
+            }
+            for (size_t i = 0; i < 2 * n; i++) {
+                const int64_t point = i < n ? members[(size_t)cluster * n + i] : members[(size_t)other * n + i - n];
+                const double *row = points + (size_t)point * F;
+                double far = 0; /* whole numbers: exact in any order */
+                for (size_t f = 0; f < F; f++)
+                    far += row[f] * way[f];
+                both[i] = (Placed){far, point};
+            }
+            qsort(both, 2 * n, sizeof *both, compared);
+            memset(new, 0, F * sizeof *new);
+            for (size_t i = 0; i < n; i++)
+                for (size_t f = 0; f < F; f++)
+                    new[f] += points[(size_t)both[i].point * F + f];
+            for (size_t f = 0; f < F; f++) {
+                const double rest = mine[f] + theirs[f] - new[f];
+                before += mine[f] * mine[f] + theirs[f] * theirs[f];
+                after += new[f] * new[f] + rest * rest;
+            }
+            if (after > before) {
+                for (size_t f = 0; f < F; f++) {
+                    theirs[f] = mine[f] + theirs[f] - new[f];
+                    mine[f] = new[f];
+                }
+                for (size_t i = 0; i < n; i++) {
+                    members[(size_t)cluster * n + i] = both[i].point;
+                    members[(size_t)other * n + i] = both[n + i].point;
+                }
+                changes++;
+            }
+            if (size <= WORTH_SWAPPING)
+                changes += swapped(points, F, members + (size_t)cluster * n, members + (size_t)other * n, n, mine, theirs, way, both);
+        }
+done:
+    free(way), free(both);
+    return changes;
 }
