@@ -38,6 +38,66 @@ static void offer(const double *restrict row, double own, int64_t point, size_t 
     }
 }
 
+#define FEW_CLUSTERS 16 /* up to so many, the next cheapest of many members comes off a heap; of few members all are looked at */
+
+typedef struct {
+    double extra; /* what it costs on top to move this point */
+    int64_t point;
+} Move;
+
+/* The moves from one cluster to another, the cheapest on top, of equally cheap ones the first; also of points that have left. */
+typedef struct {
+    Move *moves;
+    int64_t n, most;
+} Heap;
+
+static inline int cheaper(Move one, Move other)
+{
+    return one.extra < other.extra || (one.extra == other.extra && one.point < other.point);
+}
+
+static void sink(Heap *heap, int64_t at)
+{
+    const Move move = heap->moves[at];
+    for (int64_t child; (child = 2 * at + 1) < heap->n; at = child) {
+        child += child + 1 < heap->n && cheaper(heap->moves[child + 1], heap->moves[child]);
+        if (!cheaper(heap->moves[child], move))
+            break;
+        heap->moves[at] = heap->moves[child];
+    }
+    heap->moves[at] = move;
+}
+
+/* All moves from a cluster with these members. */
+static void fill(Heap *heap, const double *cost, size_t L, const int64_t *members, int64_t n, int64_t source, size_t other)
+{
+    for (heap->n = 0; heap->n < n; heap->n++) {
+        const double *row = cost + (size_t)members[heap->n] * L;
+        heap->moves[heap->n] = (Move){row[other] - row[source], members[heap->n]};
+    }
+    for (int64_t at = n / 2 - 1; at >= 0; at--)
+        sink(heap, at);
+}
+
+static void push(Heap *heap, Move move)
+{
+    int64_t at = heap->n++;
+    for (; at && cheaper(move, heap->moves[(at - 1) / 2]); at = (at - 1) / 2)
+        heap->moves[at] = heap->moves[(at - 1) / 2];
+    heap->moves[at] = move;
+}
+
+/* The cheapest move of a point that is still in the cluster. */
+static Move top(Heap *heap, const int64_t *labels, int64_t source)
+{
+    while (heap->n && labels[heap->moves[0].point] != source) {
+        heap->moves[0] = heap->moves[--heap->n];
+        if (heap->n)
+            sink(heap, 0);
+    }
+    return heap->n ? heap->moves[0] : (Move){INFINITY, -1};
+}
+
 /* Ways that go on from a cluster that was reached, to all others. */
 static void go_on(const double *restrict out, const double *restrict prices, double price, double reached, int64_t from, size_t n,
                   double *restrict distance, double *restrict unsettled, int64_t *restrict parent)
@@ -62,8 +122,11 @@ int64_t fedgsp_level(const double *cost, int64_t *labels, double *prices, int64_
     double *distance = malloc(3 * P * sizeof *distance); /* with unsettled and paid */
     int64_t *parent = malloc(3 * P * sizeof *parent);    /* with load and begin */
     int64_t *members = malloc((3 * n + L) * sizeof *members); /* of each cluster from `begin` on; with each point's place there */
+    const int by_heaps = L <= FEW_CLUSTERS;
+    Heap *heaps = by_heaps ? calloc(L * L, sizeof *heaps) : NULL; /* filled when one is first asked */
+    Move *moves = NULL;
     int64_t moved = -1;
-    if (!extra || !mover || !distance || !parent || !members)
+    if (!extra || !mover || !distance || !parent || !members || (by_heaps && !heaps))
         goto done;
     double *unsettled = distance + P, *paid = distance + 2 * P;
     int64_t *load = parent + P, *begin = parent + 2 * P, *place = members + 2 * n + L;
@@ -78,6 +141,17 @@ int64_t fedgsp_level(const double *cost, int64_t *labels, double *prices, int64_
         begin[c] = (int64_t)at;
         at += (size_t)(load[c] > size ? load[c] : size) + 1;
         load[c] = 0;
+    }
+    if (by_heaps) { /* twice as many as a cluster has points: then those of points that left are cleared out */
+        moves = malloc(2 * (2 * n + L) * L * sizeof *moves);
+        if (!moves)
+            goto done;
+        for (size_t c = 0, at = 0; c < L; c++)
+            for (size_t other = 0; other < L; other++) {
+                heaps[c * L + other].most = 2 * (int64_t)((c + 1 < L ? (size_t)begin[c + 1] : 2 * n + L) - (size_t)begin[c]);
+                heaps[c * L + other].moves = moves + at;
+                at += (size_t)heaps[c * L + other].most;
+            }
     }
     for (size_t point = 0; point < n; point++) {
         const int64_t own = labels[point];
@@ -121,6 +195,15 @@ int64_t fedgsp_level(const double *cost, int64_t *labels, double *prices, int64_
             for (size_t other = 0; other < L; other++) {
                 if (leaves[other] != point)
                     continue;
+                if (by_heaps) {
+                    Heap *heap = heaps + (size_t)source * L + other;
+                    if (!heap->n)
+                        fill(heap, cost, L, members + begin[source], last - begin[source], source, other);
+                    const Move next = top(heap, labels, source);
+                    leaving[other] = next.extra;
+                    leaves[other] = next.point;
+                    continue;
+                }
                 double best = INFINITY; /* the source must find another cheapest one */
                 int64_t found = -1;
                 for (int64_t at = begin[source]; at < last; at++) {
@@ -137,13 +220,20 @@ int64_t fedgsp_level(const double *cost, int64_t *labels, double *prices, int64_
             }
             const double *row = cost + (size_t)point * L;
             offer(row, row[target], point, L, extra + target * (int64_t)P, mover + target * (int64_t)P);
+            for (size_t other = 0; by_heaps && other < L; other++) {
+                Heap *heap = heaps + (size_t)target * L + other;
+                if (heap->n == heap->most)
+                    heap->n = 0; /* filled again when it is asked */
+                else if (heap->n)
+                    push(heap, (Move){row[other] - row[target], point});
+            }
             target = source;
         }
         load[target]--;
     }
     memcpy(prices, paid, L * sizeof *prices);
 done:
-    free(extra), free(mover), free(distance), free(parent), free(members);
+    free(extra), free(mover), free(distance), free(parent), free(members), free(heaps), free(moves);
     return moved;
 }
 
