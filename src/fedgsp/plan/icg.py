@@ -84,8 +84,8 @@ class ICG(Grouper):
         leftovers: What becomes of the K - f L clients that equal groups of L = floor(K / f) leave over: "out", they sit the
             round out as the paper has it; "deal", each goes to a random group, so that groups differ by one client at most.
         exact_up_to: More clients than this, if clients times clusters are also more than 2^20, are halved by k-means until each
-            part has fewer; the exact assignment is made within parts, then within others that are cut along other lines, and pairs
-            of neighbouring clusters are then improved. The paper's is the exact one throughout.
+            part has fewer; the exact assignment is made within parts, then within others that are cut along other lines, and
+            pairs of neighbouring clusters are then improved. The paper's is the exact one throughout.
         n_groups: For `fit` only: how many groups.
         random_state: For `fit` only: the seed.
 

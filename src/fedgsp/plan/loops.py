@@ -1,6 +1,7 @@
 """The inner loops of grouping as machine code, built from `loops.c` (`fedgsp.core.native`).
 
-Each has a twin in NumPy (`transport`, `exchange`, `halves`) that gives the same bits: where there is no compiler, groups are the same.
+Each has a twin in NumPy (`transport`, `exchange`, `halves`) that gives the same bits: where there is no compiler, groups are
+the same.
 """
 
 from __future__ import annotations
