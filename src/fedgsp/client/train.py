@@ -213,7 +213,7 @@ class Trainer:
         With each part comes what random transforms of its samples are seeded with, by the place in it.
         """
         for epoch in range(self.rule.epochs_in(ctx.round)):
-            order = rows[self.seeds.batches(ctx.round, ctx.client, ctx.number, epoch).permutation(len(rows))]
+            order = self.seeds.in_order(rows, ctx.round, ctx.client, ctx.number, epoch)
             for begin, end, size in self._batching.cut(len(order)):
                 yield order[begin:end], size, partial(self._draw, ctx, epoch, begin)
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
+
+from fedgsp.core.orders import ordered
 
 LARGEST_SEED = 2**32 - 1
 
@@ -78,6 +81,10 @@ class Seeds:
     def batches(self, round_: int, client: int, visit: int, epoch: int) -> np.random.Generator:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
+
+    def in_order(self, rows: NDArray[np.int64], round_: int, client: int, visit: int, epoch: int) -> NDArray[np.int64]:
+        """One client's rows in the order of one local epoch: what `batches` gives by `permutation`, sooner."""
+        return ordered((self.seed, int(Purpose.BATCHES), round_, client, visit, epoch), rows)
 
     def transform(self, round_: int, client: int, visit: int, epoch: int, place: int) -> int:
         """What random transforms are seeded with, for the samples of one epoch from place `place` on."""
