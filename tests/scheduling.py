@@ -16,20 +16,8 @@ from tests.quick import Durations, durations, name_of
 
 TOGETHER = ("tests/engine/transports/ray", "tests/deploy", "tests/browser")
 """Folders whose tests share something of the machine (a Ray, ports, a browser): one process runs all of a folder's."""
-APART = tuple(
-    f"tests/deploy/test_{name}.py"
-    for name in (
-        "faults",
-        "going_back",
-        "hostile",
-        "hostile_fuzz",
-        "metrics",
-        "schedules",
-        "sites",
-        "update_noise",
-        "what_travels",
-    )
-)
+NAMES = ("faults", "going_back", "hostile", "hostile_fuzz", "metrics", "schedules", "sites", "update_noise", "what_travels")
+APART = tuple(f"tests/deploy/test_{name}.py" for name in NAMES)
 """Files in these folders that share nothing: their deployments are within one process."""
 
 
