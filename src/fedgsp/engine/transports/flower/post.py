@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -105,7 +106,8 @@ class ThreadedPost:
 
     def __init__(self, grid: Grid, clock: Clock) -> None:
         self._grid, self._clock = grid, clock
-        self._pushes: dict[frozenset[int], threading.Lock] = {}
+        self._pushes: WeakValueDictionary[frozenset[int], threading.Lock] = WeakValueDictionary()
+        self._of_pushes = threading.Lock()
         self._done: queue.Queue[Letter] = queue.Queue()
         self._back: list[Letter] = []
 
@@ -135,9 +137,9 @@ class ThreadedPost:
             return
 
     def _carry(self, letter: Letter) -> None:
-        clock, one_by_one = self._clock, threading.Lock()
-        if letter.tensors:
-            one_by_one = self._pushes.setdefault(letter.tensors, one_by_one)
+        clock = self._clock
+        with self._of_pushes:
+            one_by_one = self._pushes.setdefault(letter.tensors, threading.Lock()) if letter.tensors else threading.Lock()
         try:
             with one_by_one:
                 _push(self._grid, clock, letter)
