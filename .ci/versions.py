@@ -18,9 +18,9 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("parquet", "hdf5", "plot", "frames", "privacy", "metrics")
+EXTRAS = ("parquet", "hub", "hdf5", "plot", "frames", "tensorboard", "wandb", "optuna", "mlflow", "privacy", "metrics")
 """Those with libraries that tests of the package call directly; Flower and Ray are one version each already."""
-TOOLS = ("pytest", "pytest-xdist", "hypothesis", "coverage", "jsonschema", "cffi", "hatchling", "editables")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "coverage", "jsonschema", "cffi", "hatchling", "editables", "ruff")
 FOLDERS = ("core", "data", "plan", "models", "client", "server", "prepare", "evaluate", "fast", "golden", "run", "report")
 IGNORED = (
     "golden/test_engines.py",

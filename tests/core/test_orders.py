@@ -20,9 +20,9 @@ def test_rows_are_ordered_as_the_generator_of_the_key_permutes_them(samples: int
 
 def test_they_are_so_without_a_compiler_and_with_seeds_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(11, dtype=np.int64)
-    found = [Seeds(seed).in_order(rows, 3, 14, 1, 2).tolist() for seed in (7, 2**40)]
+    found = [orders.ordered(Seeds(seed).batches_key(3, 14, 1, 2), rows).tolist() for seed in (7, 2**40)]
     monkeypatch.setattr(orders, "_code", lambda: None)
-    assert found == [Seeds(seed).in_order(rows, 3, 14, 1, 2).tolist() for seed in (7, 2**40)]
+    assert found == [orders.ordered(Seeds(seed).batches_key(3, 14, 1, 2), rows).tolist() for seed in (7, 2**40)]
     assert found == [Seeds(seed).batches(3, 14, 1, 2).permutation(11).tolist() for seed in (7, 2**40)]
 
 

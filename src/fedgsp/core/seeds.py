@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
-
-from fedgsp.core.orders import ordered
 
 LARGEST_SEED = 2**32 - 1
 
@@ -82,9 +79,9 @@ class Seeds:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
 
-    def in_order(self, rows: NDArray[np.int64], round_: int, client: int, visit: int, epoch: int) -> NDArray[np.int64]:
-        """One client's rows in the order of one local epoch: what `batches` gives by `permutation`, sooner."""
-        return ordered((self.seed, int(Purpose.BATCHES), round_, client, visit, epoch), rows)
+    def batches_key(self, round_: int, client: int, visit: int, epoch: int) -> tuple[int, ...]:
+        """The key of the generator that `batches` gives (`core.orders`)."""
+        return (self.seed, int(Purpose.BATCHES), round_, client, visit, epoch)
 
     def transform(self, round_: int, client: int, visit: int, epoch: int, place: int) -> int:
         """What random transforms are seeded with, for the samples of one epoch from place `place` on."""
