@@ -160,7 +160,7 @@ def _swap_with_numpy(points: Reals, members: Wholes, sums: Reals, one: int, othe
         members[one][members[one] == out], members[other][members[other] == new] = new, out
         sums[one] += points[new] - points[out]
         sums[other] -= points[new] - points[out]
-    return members.shape[1]
+    return int(members.shape[1])
 
 
 def _neighbours(sums: Reals) -> Wholes:
