@@ -18,12 +18,13 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("parquet", "hdf5", "plot", "frames", "privacy", "metrics")
+EXTRAS = ("parquet", "hub", "hdf5", "plot", "frames", "tensorboard", "wandb", "optuna", "privacy", "metrics")
 """Those with libraries that tests of the package call directly; Flower and Ray are one version each already."""
-TOOLS = ("pytest", "pytest-xdist", "hypothesis", "coverage", "jsonschema", "cffi", "hatchling", "editables")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "coverage", "jsonschema", "cffi", "hatchling", "editables", "ruff")
 FOLDERS = ("core", "data", "plan", "models", "client", "server", "prepare", "evaluate", "fast", "golden", "run", "report")
 IGNORED = (
     "golden/test_engines.py",
+    "run/test_blame.py",
     "run/test_damaged_runs.py",
     "models/test_transformers.py",
     "report/loggers",

@@ -2,11 +2,14 @@
 
     OMP_NUM_THREADS=1 python benchmarks/growth.py [--largest 100000] [--picture docs/images/growth]
     OMP_NUM_THREADS=1 python benchmarks/growth.py --plans [--largest 1000000]
+    OMP_NUM_THREADS=1 python benchmarks/growth.py --chains [--largest 1000000]
 
 Logistic regression on 32 numbers, batches of 5, one epoch, FedAvg in which everybody trains, no evaluation: the model is so
 small that what is left is what the simulator itself costs. Each setting runs in a process of its own; the first round is not
 counted (but for the largest, which has no other). CPU is that of the process and its workers. With --plans, how long it takes
-to group made-up writers (population.py), by grouper and clients, for groups of about 100 clients and for ten groups.
+to group made-up writers (population.py), by grouper and clients, for groups of about 100 clients and for ten groups. With
+--chains, FedGSP's rounds of such tiny clients: ICG's groups of 100, three in ten train. A model of their cost is made from all
+sizes but the largest, held against that one, and carried on to ten million clients.
 """
 
 from __future__ import annotations
@@ -26,27 +29,34 @@ from typing import Any
 import numpy as np
 from usage import proportional_memory, tree_cpu_seconds
 
-MOST_ICG = 100_000
-"""Clients up to which ICG is tried."""
+MOST_CLUSTERS = 10_000
+"""Clusters up to which ICG is tried: 100,000 of them would be ten thousand million distances between clusters."""
+CHAIN, SHARE = 100, 0.3
+"""Clients of a chain and share of the groups that train, with --chains."""
+BEYOND = 10_000_000
+"""Clients that the model is carried on to."""
 NEAR = 1.3
 """How much dearer a client (or a sample) may get from one row to the next for it to be called near-linear."""
 
 
-def one(clients: int, samples: int, workers: int, rounds: int) -> None:
+def one(clients: int, samples: int, workers: int, rounds: int, groups: int = 0) -> None:
     """Train some rounds, print a line of JSON."""
     import torch
 
     import fedgsp
+    from fedgsp.plan import Constant
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(clients * samples, 32)).astype(np.float32)
+    x = rng.standard_normal((clients * samples, 32), dtype=np.float32)
     y = rng.integers(0, 10, clients * samples)
     began = tree_cpu_seconds(os.getpid())
     data = fedgsp.from_arrays(x, y, np.repeat(np.arange(clients), samples), test_fraction=0.0)
     built = tree_cpu_seconds(os.getpid()) - began
     marks: list[tuple[float, float]] = []
     plans: list[float] = []
+    planned: list[float] = []
+    hops: list[int] = []
 
     class Clock(fedgsp.Callback):
         def mark(self) -> None:
@@ -54,6 +64,10 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
 
         def on_run_start(self, run: Any, history: Any) -> None:
             self.mark()  # before the first round is planned
+
+        def on_round_start(self, plan: Any) -> None:
+            planned.append(tree_cpu_seconds(os.getpid()) - marks[-1][0])
+            hops.append(sum(map(len, plan.chains)))
 
         def on_round_end(self, entry: dict[str, Any]) -> None:
             plans.append(entry["timings"]["plan"])
@@ -63,6 +77,9 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
     clock = Clock()
     method = fedgsp.named("fedavg")
     method = replace(method, planner=replace(method.planner, kappa=1.0))
+    if groups:
+        method = fedgsp.named("fedgsp")
+        method = replace(method, planner=replace(method.planner, growth=Constant(groups), kappa=SHARE))
     fedgsp.train(
         method, data, lambda: torch.nn.Linear(32, 10), rounds=rounds, workers=workers, eval_every=rounds + 1, callbacks=[clock],
         lr=0.01, batch_size=5,
@@ -72,12 +89,13 @@ def one(clients: int, samples: int, workers: int, rounds: int) -> None:
     print(json.dumps({
         "cpu": statistics.median(cpu for cpu, _ in counted), "wall": statistics.median(wall for _, wall in counted),
         "plan": statistics.median(plans[-len(counted) :]), "memory": clock.memory, "built": built,
+        "planned": statistics.median(planned[-len(counted) :]), "hops": hops[-1],
     }))  # fmt: skip
 
 
-def measured(clients: int, samples: int, workers: int) -> dict[str, float]:
+def measured(clients: int, samples: int, workers: int, groups: int = 0) -> dict[str, float]:
     rounds = 1 if clients >= 100_000 else 3 if clients * samples > 100_000 else 10
-    command = [sys.executable, __file__, "--one", *map(str, (clients, samples, workers, rounds))]
+    command = [sys.executable, __file__, "--one", *map(str, (clients, samples, workers, rounds, groups))]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -115,13 +133,56 @@ def plans(largest: int) -> None:
     for clients in (10**power for power in range(2, 7) if 10**power <= largest):
         counts, row = synthetic(clients), []
         for grouper, chain in wanted.values():
-            if isinstance(grouper, ICG) and clients > MOST_ICG:
-                row.append("-")
+            groups = max(2, clients // chain) if chain else 10
+            if isinstance(grouper, ICG) and clients // groups > MOST_CLUSTERS:
+                row.append("not tried")
                 continue
             began = time.process_time()
-            grouper.assign(counts, max(2, clients // chain) if chain else 10, np.random.default_rng(0))
+            grouper.assign(counts, groups, np.random.default_rng(0))
             row.append(f"{time.process_time() - began:.3g}")
         print(f"| {clients:,} | " + " | ".join(row) + " |", flush=True)
+
+
+def chains(largest: int) -> None:
+    """FedGSP's rounds by clients, and what a model made from all but the largest says of that and of more."""
+    sizes = [10**power for power in range(3, 7) if 10**power <= largest]
+    print(
+        "\n| clients of 20 samples | groups | hops | CPU s a round | of it planning | microseconds a hop beside it | GB (PSS) |"
+    )
+    print("| --- " * 7 + "|")
+    found = {}
+    for count in sizes:
+        row = found[count] = measured(count, 20, 0, count // CHAIN)
+        beside = row["cpu"] - row["planned"]
+        print(
+            f"| {count:,} | {count // CHAIN:,} | {row['hops']:,} | {row['cpu']:.3g} | {row['planned']:.3g} "
+            f"| {1e6 * beside / row['hops']:.0f} | {row['memory'] / 1e9:.2f} |",
+            flush=True,
+        )
+    known = sizes[:-1]
+    a_hop, once = fitted([found[n]["hops"] for n in known], [found[n]["cpu"] - found[n]["planned"] for n in known])
+    a_client = found[known[-1]]["planned"] / known[-1]
+    bytes_client, bytes_once = fitted(known, [found[n]["memory"] for n in known])
+    print(
+        f"\nModel of up to {known[-1]:,}: {1000 * once:.0f} ms + {1e6 * a_hop:.0f} microseconds a hop + {1e6 * a_client:.1f} a "
+        f"client for planning; {bytes_once / 1e9:.2f} GB + {bytes_client / 1000:.1f} KB a client.\n"
+    )
+    print("| clients | CPU s a round by the model | measured | GB by the model | measured |\n" + "| --- " * 5 + "|")
+    for count in (sizes[-1], BEYOND):
+        hops = SHARE * count
+        cpu, memory = once + a_hop * hops + a_client * count, bytes_once + bytes_client * count
+        real = found.get(count)
+        told = (f"{real['cpu']:.3g}", f"{real['memory'] / 1e9:.2f}") if real else ("", "")
+        print(f"| {count:,} | {cpu:.3g} | {told[0]} | {memory / 1e9:.2f} | {told[1]} |", flush=True)
+
+
+def fitted(x: list[float], y: list[float]) -> tuple[float, float]:
+    """(slope, constant) of a line whose relative errors are least squares; the constant is not below zero."""
+    weights = 1 / np.array(y)
+    slope, once = np.linalg.lstsq(np.stack([x, np.ones(len(x))], axis=1) * weights[:, None], np.ones(len(x)), rcond=None)[0]
+    if once < 0:
+        slope, once = float((weights * np.array(x)).sum() / ((weights * np.array(x)) ** 2).sum()), 0.0
+    return float(slope), float(once)
 
 
 def main() -> None:
@@ -129,7 +190,8 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=100_000, help="most clients")
     parser.add_argument("--picture", type=Path, help="where to draw, without an ending: PNG and SVG are made")
     parser.add_argument("--plans", action="store_true", help="how long groups take to form, and nothing else")
-    parser.add_argument("--one", nargs=4, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--chains", action="store_true", help="FedGSP's rounds and a model of their cost, and nothing else")
+    parser.add_argument("--one", nargs=5, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         one(*options.one)
@@ -137,6 +199,9 @@ def main() -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     if options.plans:
         plans(options.largest)
+        return
+    if options.chains:
+        chains(options.largest)
         return
     sizes = [count for count in (100, 1000, 10_000, 100_000) if count <= options.largest]
     by_clients = [(count, measured(count, 20, 0)) for count in sizes]

@@ -16,11 +16,16 @@ from tests.quick import Durations, durations, name_of
 
 TOGETHER = ("tests/engine/transports/ray", "tests/deploy", "tests/browser")
 """Folders whose tests share something of the machine (a Ray, ports, a browser): one process runs all of a folder's."""
+NAMES = ("faults", "going_back", "hostile", "hostile_fuzz", "metrics", "schedules", "sites", "update_noise", "what_travels")
+APART = tuple(f"tests/deploy/test_{name}.py" for name in NAMES)
+"""Files in these folders that share nothing: their deployments are within one process."""
 
 
 def scope_of(nodeid: str) -> str:
-    """What stays together: a file, or one of the folders of `TOGETHER`."""
+    """What stays together: a file, or one of the folders of `TOGETHER` but for its files that share nothing."""
     file = nodeid.partition("::")[0]
+    if file in APART:
+        return file
     return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
 

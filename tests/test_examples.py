@@ -32,6 +32,7 @@ def test_every_script_is_tried_and_listed() -> None:
     assert [name for name in scripts if f"({name}.py)" not in page] == []
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_script_runs(name: str, tmp_path: Path) -> None:
     ended = subprocess.run(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.quick import chosen as cheapest
 from tests.sampling import chosen
-from tests.scheduling import longest_first
+from tests.scheduling import APART, longest_first, scope_of
 
 CASES = [f"tests/x.py::test_y[{k}]" for k in range(20)]
 
@@ -38,3 +40,12 @@ def test_files_that_take_the_same_come_in_one_order_in_every_process() -> None:
     known = {f"tests/{file}.py::t{k}": (times[k - shift], 0.0) for file, shift in (("a", 0), ("b", 1)) for k in range(5)}
     tests = [f"tests/{file}.py::t{k}" for file in ("b", "a") for k in range(5)]
     assert longest_first(tests, known) == [*tests[5:], *tests[:5]]
+
+
+def test_files_beside_real_deployments_that_run_apart_start_none() -> None:
+    root = Path(__file__).parents[1]
+    for name in APART:
+        text = (root / name).read_text()
+        assert not any(word in text for word in ("real_deployments", "network_namespaces", "subprocess", "socket")), name
+        assert scope_of(f"{name}::test_x") == name
+    assert scope_of("tests/deploy/test_real.py::test_x") == "tests/deploy"

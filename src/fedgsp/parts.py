@@ -17,7 +17,7 @@ from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean, ours, where_defined
 from fedgsp.core.imports import import_named
-from fedgsp.core.params import FROM_RUN, OMITTED
+from fedgsp.core.params import FROM_RUN, OMITTED, hints_of
 from fedgsp.core.part import Part
 
 PARTS: dict[str, tuple[str, ...]] = {
@@ -158,7 +158,7 @@ def encode(part: Any, *, complete: bool = False) -> dict[str, Any]:
     if not is_dataclass(part):
         raise InputError(f"the part {kind_of(part)} is not a dataclass, so its parameters cannot be recorded; make it one.")
     table: dict[str, Any] = {"kind": kind_of(part)}
-    hints = typing.get_type_hints(type(part))
+    hints = hints_of(type(part))
     for field in fields(part):
         value = getattr(part, field.name)
         unsaid = not complete and field.metadata.get(OMITTED) and value == field.default
@@ -186,7 +186,7 @@ def decode(role: str, table: Any, where: str) -> Any:
     if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
         raise InputError(f"{where} must be a table with a kind: {', '.join(sorted(_kinds(role)))}.")
     cls = part_class(role, table["kind"], where)
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     known = {field.name: field for field in fields(cls) if not field.metadata.get(FROM_RUN)}
     values: dict[str, Any] = {}
     for name, value in table.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from rich.console import Console
 
 import fedgsp
 from fedgsp.cli.display import LiveDisplay, PlainLines
-from fedgsp.cli.follow import Follower
+from fedgsp.cli.follow import Follower, show_status
+from fedgsp.deploy.status import RunStatus, Status
 from fedgsp.run.callbacks import Callback
 from tests.support import tiny
 
@@ -109,3 +111,15 @@ def test_before_the_run_has_begun_there_is_nothing_to_show(tmp_path: Path, capsy
     follower.look()
     follower.close()
     assert capsys.readouterr().out == ""
+
+
+def test_a_deployments_status_says_what_every_group_manager_does(capsys: pytest.CaptureFixture[str]) -> None:
+    group = {"group": 0, "state": "training", "client": "north", "hop": 1, "hops": 3, "skipped": 0, "since": time.time() - 5}
+    waiting = {**group, "group": 1, "state": "waiting", "hop": 0, "hops": 2, "skipped": 1}
+    done = {**group, "group": 2, "state": "done", "hop": 2, "hops": 2}
+    run = RunStatus(Path("runs/one"), "fedgsp", "running", 3, 9, None, None, "", {}, managers=(4, [group, waiting, done]))
+    show_status(Status(local=False, processes=[], nodes=None, trouble="no answer", run=run), Path("fed"))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "round 4, group 0 hop 2 of 3: north has the model, training for 5" in shown
+    assert "round 4, group 1 hop 1 of 2: waiting for 5" in shown
+    assert ", 1 skipped round 4, group 2 done for 5" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ pytest.importorskip("flwr")
 
 import fedgsp
 from fedgsp.core.errors import InputError, RunFailed
+from fedgsp.deploy import conduct
 from fedgsp.deploy.conduct import Outcome, new_run, run_to_resume
 from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import started_run, submission
@@ -94,3 +96,19 @@ def test_what_is_submitted_and_what_the_answer_means(place: Deployment) -> None:
         started_run('{"success": false, "error-message": "no such place"}')
     with pytest.raises(RunFailed, match="Connection refused"):
         started_run("Connection refused")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_of_a_superlink_that_was_killed_is_waited_for_until_its_app_lets_go(
+    place: Deployment, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:  # fmt: skip
+    run = trained(place)
+    ending(run, "failed", "it cannot reach the SuperLink")
+    (place.root / "submitted.json").write_text(json.dumps({"schema": 1, "run": str(run), "number": 7}))
+    looks = iter([True, True, True])
+    monkeypatch.setattr(conduct, "is_held", lambda path: next(looks, False))
+    going_on = FlowerRun(7, "running", "", "", 0, 0) if known else None
+    monkeypatch.setattr(conduct, "control", lambda place: SimpleNamespace(run=lambda number: going_on))
+    monkeypatch.setattr(conduct, "LOOK_SECONDS", 0.0)
+    run_to_resume(place, 2)
+    assert len(list(looks)) == (2 if known else 0)

@@ -18,11 +18,13 @@ from tests.mutations import __doc__ as described
 from tests.mutations.apply import NotFound, applied, which_tests
 from tests.mutations.faults import FAULTS, Fault
 from tests.mutations.generate import sample
+from tests.quick import Durations, durations
 
 ROOT = Path(__file__).parents[2]
 ACCEPTED = Path(__file__).with_name("accepted.txt")
-PATIENCE = 300.0
-"""Seconds after which tests that should notice a fault count as hanging, which is noticed, too."""
+LEAST_PATIENCE = 30.0
+TIMES_LONGER = 10.0
+"""Tests that take so many times as long as they do without a fault, and no less than that, hang: a fault that was noticed."""
 
 
 class Workshop:
@@ -33,7 +35,7 @@ class Workshop:
         shutil.copytree(ROOT / "src", self.source, ignore=shutil.ignore_patterns("__pycache__"))
         self._changes = 0
 
-    def caught(self, file: Path, text: str, tests: str, patience: float = PATIENCE) -> bool:
+    def caught(self, file: Path, text: str, tests: str, patience: float) -> bool:
         """Whether tests fail while a file of the copy has another text."""
         before = file.read_text()
         self._write(file, text)
@@ -83,6 +85,13 @@ class Workshop:
         return int(pytest.main(["-x", "-q", "-m", "not slow", "--exhaustive", "-p", "no:cacheprovider", f"tests/{tests}"]))
 
 
+def patience(tests: str, known: Durations) -> float:
+    """Seconds after which these tests count as hanging, by what those of their file take (tests/durations.json)."""
+    name = f"tests/{tests}"
+    usual = sum(max(took) for test, took in known.items() if test == name or test.startswith((f"{name}::", f"{name}/")))
+    return max(LEAST_PATIENCE, TIMES_LONGER * usual)
+
+
 def changed_since(revision: str) -> set[str]:
     """Files that differ from a revision, committed or not; none where the revision is not there (a shallow clone)."""
     asked = ["git", "diff", "--name-only", revision]
@@ -103,13 +112,15 @@ def stated(chosen: Sequence[Fault]) -> int:
         shop = Workshop(Path(folder))
         package = shop.source / "fedgsp"
         for fault in chosen:
+            began = time.monotonic()
             try:
                 file, text = applied(fault, package)
-                word = "caught" if shop.caught(file, text, which_tests(fault, file, package, ROOT / "tests")) else "SURVIVES"
+                tests = which_tests(fault, file, package, ROOT / "tests")
+                word = "caught" if shop.caught(file, text, tests, patience(tests, durations())) else "SURVIVES"
             except NotFound:
                 word = "NOT FOUND"
             missed += word != "caught"
-            print(f"{word:<10} {fault}", flush=True)
+            print(f"{word:<10} {time.monotonic() - began:5.1f} s  {fault}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} faults caught")
     return 1 if missed else 0
 
@@ -148,7 +159,9 @@ def main() -> int:
     parser.add_argument("--since", default="HEAD~1", metavar="REVISION")
     parser.add_argument("--seed", type=int)
     told = parser.parse_args()
-    import numpy  # noqa: F401  for all forked processes
+    import hypothesis  # noqa: F401  for all forked processes
+    import numpy  # noqa: F401
+    import pytest  # noqa: F401
     import scipy.optimize  # noqa: F401
     import torch
 

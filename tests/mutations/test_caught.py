@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.mutations.__main__ import ROOT, sampled
+from tests.mutations.__main__ import LEAST_PATIENCE, ROOT, TIMES_LONGER, patience, sampled
 from tests.mutations.faults import FAULTS
 from tests.support import tiny
 
@@ -31,3 +31,15 @@ def test_a_sample_has_all_faults_of_what_changed_and_so_many_others() -> None:
     assert len(drawn) == len(set(drawn)) == len(near) + 5
     assert sampled(5, 3, set()) == sampled(5, 3, set()) != sampled(5, 4, set())
     assert set(sampled(10**6, 1, set())) == set(FAULTS)
+
+
+def test_tests_hang_if_they_take_many_times_as_long_as_usual() -> None:
+    known = {
+        "tests/run/test_a.py::test_x": (4.0, 30.0),
+        "tests/run/test_a.py::test_y": (20.0, 10.0),
+        "tests/run/test_ab.py::t": (9.0, 9.0),
+    }
+    assert patience("run/test_a.py", known) == TIMES_LONGER * 50
+    assert patience("run/test_a.py::test_x", known) == TIMES_LONGER * 30
+    assert patience("run", known) == TIMES_LONGER * 59
+    assert patience("run/test_new.py", known) == LEAST_PATIENCE

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from fedgsp.core.errors import InputError
-from fedgsp.plan import ICG, icg, transport
-from fedgsp.plan.halves import clusters_by_halves, mended
+from fedgsp.plan import ICG, halves, icg, transport
+from fedgsp.plan.halves import assigned_across, clusters_by_halves, mended
 from fedgsp.plan.icg import equal_size_clusters
 
 Reals = NDArray[np.float64]
@@ -54,12 +56,36 @@ def test_mending_never_makes_it_worse_and_mostly_better() -> None:
         assert half_squares(points, mended(points, cut, 20), 20) < half_squares(points, cut, 20)
 
 
+def dense(clients: int, seed: int) -> Reals:
+    return np.random.default_rng(seed).poisson(3.0, (clients, 10)).astype(np.float64)
+
+
+def of_two_classes(clients: int, seed: int) -> Reals:
+    rng, counts = np.random.default_rng(seed), np.zeros((clients, 10))
+    np.add.at(counts, (np.arange(clients)[:, None], rng.integers(0, 10, (clients, 2))), rng.integers(20, 200, (clients, 2)))
+    return counts
+
+
 @pytest.mark.slow
-def test_the_clusters_cost_two_per_cent_more_at_most() -> None:
-    points = writers(5000)
-    exactly, halved = (ICG(exact_up_to=n).clusters(points, 500, np.random.default_rng(0)) for n in (5000, 4096))
+@pytest.mark.parametrize("population", [writers, dense, of_two_classes])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_clusters_cost_two_per_cent_more_at_most(population: Callable[[int, int], Reals], seed: int) -> None:
+    points = population(5000, seed)
+    exactly, halved = (ICG(exact_up_to=n).clusters(points, 500, np.random.default_rng(seed)) for n in (5000, 4096))
     assert halved.tolist() != exactly.tolist()
     assert half_squares(points, halved, 500) < 1.02 * half_squares(points, exactly, 500)
+
+
+def test_steps_across_the_cuts_keep_the_sizes_and_bring_points_nearer() -> None:
+    points, rng = writers(400), np.random.default_rng(1)
+    cut = in_halves(points, 20, 500)
+
+    def assigned(some: Reals, sums: Reals) -> NDArray[np.int64]:
+        return transport.assign_equally((sums**2).sum(axis=1) - 2 * 20 * (some @ sums.T)).labels
+
+    across = assigned_across(points, cut, 20, rng, 5, 500, assigned)
+    assert np.bincount(across).tolist() == [20] * 20
+    assert half_squares(points, across, 20) < half_squares(points, cut, 20)
 
 
 def test_few_clients_or_few_costs_are_assigned_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +113,17 @@ def test_the_switch_over_is_part_of_the_configuration_and_checked() -> None:
         ICG(exact_up_to=0)
 
 
-def test_the_clusters_are_the_same_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = writers(300)
-    by_machine_code = mended(points, in_halves(points, 15, 1500), 15).tolist()
+@pytest.mark.parametrize(("clients", "clusters"), [(300, 15), (260, 2)])
+def test_the_clusters_are_the_same_without_a_compiler(clients: int, clusters: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With clusters of 20 points, which are also swapped one by one, and of 130, which are not."""
+    monkeypatch.setattr(icg, "FEW_COSTS", clients)
+    monkeypatch.setattr(icg, "PART_COSTS", 5 * clients)
+
+    def found() -> list[list[int]]:
+        grouper = ICG(exact_up_to=10)
+        return [grouper.clusters(dense(clients, s), clusters, np.random.default_rng(s)).tolist() for s in range(3)]
+
+    by_machine_code = found()
     monkeypatch.setattr(transport, "level", lambda *_: False)
-    assert mended(points, in_halves(points, 15, 1500), 15).tolist() == by_machine_code
+    monkeypatch.setattr(halves, "mend", lambda *_: None)
+    assert found() == by_machine_code

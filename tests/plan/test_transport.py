@@ -96,3 +96,15 @@ def test_useless_prices_do_not_matter() -> None:
     cost = np.random.default_rng(1).integers(0, 50, (60, 5)).astype(np.float64)
     misled = assign_equally(cost, np.array([1e6, 0.0, 0.0, 0.0, 0.0]))
     assert np.array_equal(misled.labels, assign_equally(cost).labels)
+
+
+def test_few_clusters_of_many_points_with_ties_are_the_same_with_and_without_a_compiler() -> None:
+    """Machine code takes the next cheapest point off a heap there."""
+    rng = np.random.default_rng(5)
+    for turn in range(12):
+        clusters, size, spread = int(rng.integers(2, 17)), int(rng.integers(1, 40)), (2, 5, 10**6)[turn % 3]
+        cost = rng.integers(0, spread, (clusters * size, clusters)).astype(np.float64)
+        cost[:, 0] -= spread * (turn % 2)  # all want to go to the first
+        compiled, plain = (assign_equally(cost, compile_from=at) for at in (0, 10**9))
+        assert compiled.labels.tolist() == plain.labels.tolist()
+        assert compiled.prices.tolist() == plain.prices.tolist()

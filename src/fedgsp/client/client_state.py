@@ -141,10 +141,5 @@ class ClientStates:
         self.versions[ctx.client] = version
 
 
-def sums_like(sent: Tensors) -> Tensors:
-    """What the sum of tensors like these is kept in."""
-    return {n: torch.empty_like(t, dtype=torch.float64 if t.is_floating_point() else torch.int64) for n, t in sent.items()}
-
-
 def _damaged(path: Path) -> str:
     return f"the client state {path} is damaged: its content does not match its name; restore it from a copy."

@@ -19,6 +19,7 @@ from fedgsp.client.context import GradientTerm, LocalContext
 from fedgsp.client.rules import SGD
 from fedgsp.core.chain import Hop, HopReport
 from fedgsp.core.errors import Diverged
+from fedgsp.core.orders import ordered
 from fedgsp.core.randomness import own_randomness
 from fedgsp.core.seeds import Seeds
 from fedgsp.core.tensors import FULL, Tensors, Wire, clone, total_bytes, wire_bytes
@@ -213,7 +214,7 @@ class Trainer:
         With each part comes what random transforms of its samples are seeded with, by the place in it.
         """
         for epoch in range(self.rule.epochs_in(ctx.round)):
-            order = rows[self.seeds.batches(ctx.round, ctx.client, ctx.number, epoch).permutation(len(rows))]
+            order = ordered(self.seeds.batches_key(ctx.round, ctx.client, ctx.number, epoch), rows)
             for begin, end, size in self._batching.cut(len(order)):
                 yield order[begin:end], size, partial(self._draw, ctx, epoch, begin)
 

@@ -79,6 +79,10 @@ class Seeds:
         """Order of one client's samples in one local epoch."""
         return generator(self.seed, Purpose.BATCHES, round_, client, visit, epoch)
 
+    def batches_key(self, round_: int, client: int, visit: int, epoch: int) -> tuple[int, ...]:
+        """The key of the generator that `batches` gives (`core.orders`)."""
+        return (self.seed, int(Purpose.BATCHES), round_, client, visit, epoch)
+
     def transform(self, round_: int, client: int, visit: int, epoch: int, place: int) -> int:
         """What random transforms are seeded with, for the samples of one epoch from place `place` on."""
         return int(generator(self.seed, Purpose.TRANSFORM, round_, client, visit, epoch, place).integers(2**31))

@@ -74,7 +74,7 @@ class Grid:
     """One tensor's two grids: the constants that round a float64 to a multiple of each, and an accumulator each."""
 
     def __init__(self, like: torch.Tensor, weight_bits: int) -> None:
-        largest = float(torch.linalg.vector_norm(like.detach(), math.inf)) if like.numel() else 0.0
+        largest = max(map(abs, map(float, torch.aminmax(like.detach())))) if like.numel() else 0.0
         scale_bits = power_of_two_above(max(1.0, largest))
         coarse_bits = weight_bits + scale_bits + HEADROOM_BITS - SUM_BITS
         fine_bits = coarse_bits - BETWEEN_BITS

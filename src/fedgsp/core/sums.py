@@ -79,7 +79,7 @@ class ExactSum:
             raise ValueError(f"the largest total weight must be positive, not {most_weight}")
         self._like = like
         self._most = Fraction(most_weight)
-        self._weight = Fraction(0)
+        self._weight: Fraction | int = 0
         self._count = 0
         bits = power_of_two_above(most_weight)
         on_grids, apart = _sorted_out(like, trained)
@@ -88,6 +88,7 @@ class ExactSum:
         self._grids = {
             name: Grid(tensor.double() if tensor.dtype == torch.bool else tensor, bits) for name, tensor in on_grids.items()
         }
+        self._names = list(self._grids)
         self._keys = {name: grid.key for name, grid in self._grids.items()}
         self._accumulators: torch.Tensor | None = None
         self._small: SmallSum | None = None
@@ -118,18 +119,18 @@ class ExactSum:
             odd = sorted(tensors.keys() ^ self._like.keys())
             raise ValueError(f"{who} handed on other tensors than the model has: {', '.join(odd)}")
         self._check_shapes(tensors, who)
-        exactly = Fraction(weight)
-        names = list(self._grids)
+        exactly = weight if isinstance(weight, int) else Fraction(weight)  # whole ones add up exactly, and sooner
+        names = self._names
         for name in self._added_quickly([tensors[name] for name in names], names, weight, who):
             self._grids[name].add(tensors[name].detach().reshape(-1), weight)
         self._account(exactly, 1)
         for wide in self._wide:
-            wide.add(tensors, exactly)
+            wide.add(tensors, Fraction(weight))
 
     def partial(self) -> PartialSum:
         """What was added so far, for a sum elsewhere to merge; a copy."""
         wide = tuple(wide.partial() for wide in self._wide)
-        return PartialSum(self._settled().numpy().copy(), self._keys, self._weight, self._count, wide)
+        return PartialSum(self._settled().numpy().copy(), self._keys, Fraction(self._weight), self._count, wide)
 
     def merge(self, other: PartialSum) -> None:
         """Add a partial sum of the same round."""
@@ -154,7 +155,7 @@ class ExactSum:
             raise Diverged("no chain of this round trained a single sample, so there is nothing to average.")
         found = self._on_grids(float(self._weight))
         for wide in self._wide:
-            found.update(wide.mean(self._weight))
+            found.update(wide.mean(Fraction(self._weight)))
         return {name: found[name] for name in self._like}
 
     def total64(self) -> Tensors:
@@ -240,7 +241,7 @@ class ExactSum:
                     f"try a smaller learning rate."
                 )
 
-    def _account(self, weight: Fraction, count: int) -> None:
+    def _account(self, weight: Fraction | int, count: int) -> None:
         self._weight += weight
         self._count += count
         if self._weight > self._most:

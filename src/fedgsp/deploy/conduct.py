@@ -14,7 +14,7 @@ from fedgsp.core.errors import InputError, RunFailed
 from fedgsp.core.files import write_whole
 from fedgsp.deploy.local import START_SECONDS, LocalDeployment, Say, control, ended_run, environment, started_run, submission
 from fedgsp.deploy.status import RunStatus, run_status
-from fedgsp.deploy.superlink import FlowerRun, SuperLink
+from fedgsp.deploy.superlink import FlowerRun, SuperLink, Unreachable
 from fedgsp.run.going_back import kept_rounds
 from fedgsp.run.reader import is_held
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS, ASK_SECONDS = 0.3, 2.0
 STOP_SECONDS = 120.0
-GONE_SECONDS = 8.0
+LET_GO_SECONDS = 60.0
+"""How long the app of a run whose SuperLink was restarted may take until it has found out."""
+GONE_SECONDS = 3.0
 """A run directory that nobody has held for so long is nobody's any more; Flower notices only after most of a minute."""
 
 
@@ -135,6 +137,10 @@ def run_to_resume(place: Deployment, back: int | None = None) -> Path:
     run = place.newest_run()
     if run is None:
         raise InputError(f"{place.root} has no run to go on with; begin one.")
+    if is_held(run) and _forgotten(place, run):  # its app is about to find out that its SuperLink is another one
+        deadline = time.monotonic() + LET_GO_SECONDS
+        while is_held(run) and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
     status = run_status(run)
     if status.status == "running":
         raise InputError(f"{run} is running; see: fedgsp deploy status {place.root}")
@@ -146,13 +152,28 @@ def run_to_resume(place: Deployment, back: int | None = None) -> Path:
     return run
 
 
-def stop_run(place: Deployment) -> int:
-    """Stop the run that was submitted last, and wait until its app has let go of the run directory; its number."""
+def _forgotten(place: Deployment, run: Path) -> bool:
+    """Whether a run was submitted to a SuperLink that has been restarted since, and knows no such run."""
+    try:
+        number, submitted = _submitted(place)
+        found = control(place).run(number)
+    except (InputError, Unreachable):
+        return False
+    return submitted == run and (found is None or found.over)
+
+
+def _submitted(place: Deployment) -> tuple[int, Path]:
+    """Flower's number of the run that was submitted last, and its directory."""
     try:
         facts = json.loads((place.root / "submitted.json").read_text())
-        number, run = int(facts["number"]), Path(facts["run"])
+        return int(facts["number"]), Path(facts["run"])
     except (OSError, ValueError, KeyError):
         raise InputError(f"no run was submitted from {place.root}.") from None
+
+
+def stop_run(place: Deployment) -> int:
+    """Stop the run that was submitted last, and wait until its app has let go of the run directory; its number."""
+    number, run = _submitted(place)
     link: SuperLink = control(place)
     found = link.run(number)
     if found is None or found.over:

@@ -108,7 +108,12 @@ class SuperLink:
     def run(self, number: int) -> FlowerRun | None:
         """How a run stands; None if there is no such."""
         proto = _proto("control_pb2")
-        listed = proto.ListRunsResponse.FromString(self._call("control/list-runs", proto.ListRunsRequest(run_id=number)))
+        try:
+            listed = proto.ListRunsResponse.FromString(self._call("control/list-runs", proto.ListRunsRequest(run_id=number)))
+        except SuperLinkRefused as error:  # one that was restarted since
+            if error.status == http.client.NOT_FOUND:
+                return None
+            raise
         found = listed.run_dict.get(number) if number in listed.run_dict else None
         if found is None:
             return None

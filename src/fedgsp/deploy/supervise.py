@@ -18,9 +18,6 @@ from fedgsp.core.files import write_whole
 from fedgsp.core.imports import python
 from fedgsp.deploy import guardian
 
-LOG_LINES = 12
-"""How much of a log is shown when its process ended before it should have."""
-
 
 @dataclass(frozen=True)
 class Started:

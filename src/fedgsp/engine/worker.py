@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SIGN_OF_LIFE_SECONDS = 1.0
 """So often a worker says that it is well while it trains many short chains."""
+MEMORY_SECONDS = 0.2
+"""So often it looks how much memory it took: asking costs as much as a tiny client's training."""
 
 
 def _silent(index: int, client: int | None) -> None:
@@ -43,6 +45,7 @@ class Worker:
         self.runner = runner
         self._on_hop_start = on_hop_start
         self._sum: tuple[int, ExactSum] | None = None
+        self._peak, self._looked = 0, -MEMORY_SECONDS
 
     def train(
         self,
@@ -92,7 +95,7 @@ class Worker:
                 }
                 outputs.append(pack(ChainOutput(tensors, client_states.sent, client_states.versions, states)))
                 done.append(tuple(hops))
-            yield TrainDone(tuple(done), outputs, peak_memory_bytes())
+            yield TrainDone(tuple(done), outputs, self._peak_memory())
         except Exception as error:
             yield TaskFailed.of(index, client, error)
 
@@ -107,7 +110,7 @@ class Worker:
             client_states = _client_states(runner, task.client_versions, task.states, None)
             where = task.rows if rows is None else rows
             scores = runner.evaluate(tensors, beside, where, task.owner, task.round, client_states, samples)
-            return EvaluateDone(task.number, scores, peak_memory_bytes())
+            return EvaluateDone(task.number, scores, self._peak_memory())
         except Exception as error:
             return TaskFailed.of(task.number, task.owner, error)
 
@@ -121,6 +124,13 @@ class Worker:
         if self._sum is None or self._sum[0] != task.round:  # what is there of a round that failed counts no more
             self._sum = (task.round, task.weighing.sum_like(models.models[GLOBAL]))
         task.weighing.add(result, self._sum[1])
+
+    def _peak_memory(self) -> int:
+        """The largest resident memory of this process so far, as it was a moment ago."""
+        now = time.monotonic()
+        if now - self._looked >= MEMORY_SECONDS:
+            self._peak, self._looked = peak_memory_bytes(), now
+        return self._peak
 
     def _ready(self) -> ChainRunner:
         if self.runner is None:

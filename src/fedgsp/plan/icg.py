@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedgsp.core.params import OMIT_DEFAULT, require_choice, require_whole
 from fedgsp.plan.groupers import NOBODY, Counts, Grouper, GroupShape, require_enough_clients
-from fedgsp.plan.halves import clusters_by_halves, mended
+from fedgsp.plan.halves import assigned_across, clusters_by_halves, mended
 from fedgsp.plan.kmeans_start import plus_plus_start
 from fedgsp.plan.transport import assign_equally
 
@@ -25,6 +25,8 @@ Distance = Literal["squared", "euclid"]
 Leftovers = Literal["out", "deal"]
 FEW_COSTS = 2**20
 """Clients times clusters up to which the exact assignment takes well below a second, however many clients these are."""
+PART_COSTS = 2**18
+"""The same of the parts that more are cut into; it grows with their square, so smaller parts take less in all."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ class ICG(Grouper):
         leftovers: What becomes of the K - f L clients that equal groups of L = floor(K / f) leave over: "out", they sit the
             round out as the paper has it; "deal", each goes to a random group, so that groups differ by one client at most.
         exact_up_to: More clients than this, if clients times clusters are also more than 2^20, are halved by k-means until each
-            part has fewer; the exact assignment is made within parts, and pairs of neighbouring clusters are then improved. The
-            paper's is the exact one throughout.
+            part has fewer; the exact assignment is made within parts, then within others that are cut along other lines, and
+            pairs of neighbouring clusters are then improved. The paper's is the exact one throughout.
         n_groups: For `fit` only: how many groups.
         random_state: For `fit` only: the seed.
 
@@ -124,13 +126,19 @@ class ICG(Grouper):
     def clusters(self, counts: Counts, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Labels (n,) of so many clusters of the same size (Alg. 2, lines 2-5); n must be a multiple of `clusters`."""
 
-        def exactly(points: NDArray[np.float64], clusters: int) -> NDArray[np.int64]:
-            return equal_size_clusters(points, clusters, rng, tau=self.tau, distance=self.distance).labels
-
         points = np.asarray(counts, dtype=np.float64)
         if len(points) <= self.exact_up_to or len(points) * clusters <= FEW_COSTS:
-            return exactly(points, clusters)
-        labels = clusters_by_halves(points, clusters, rng, self.tau, FEW_COSTS, exactly)
+            return equal_size_clusters(points, clusters, rng, tau=self.tau, distance=self.distance).labels
+        size, within = len(points) // clusters, (self.tau + 1) // 2  # parts need not converge: they are cut anew
+
+        def exactly(points: NDArray[np.float64], clusters: int) -> NDArray[np.int64]:
+            return equal_size_clusters(points, clusters, rng, tau=within, distance=self.distance).labels
+
+        def assigned(points: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.int64]:
+            return assign_equally(_costs(points, sums, size, self.distance)).labels
+
+        labels = clusters_by_halves(points, clusters, rng, self.tau, PART_COSTS, exactly)
+        labels = assigned_across(points, labels, clusters, rng, self.tau, PART_COSTS, assigned)
         return mended(points, labels, clusters) if self.distance == "squared" else labels
 
     def shape(self, clients: int, n_groups: int) -> GroupShape:

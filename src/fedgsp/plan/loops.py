@@ -1,6 +1,7 @@
-"""The two inner loops of grouping as machine code, built from `loops.c` (`fedgsp.core.native`).
+"""The inner loops of grouping as machine code, built from `loops.c` (`fedgsp.core.native`).
 
-Each has a twin in NumPy (`transport`, `exchange`) that gives the same bits: where there is no compiler, groups are the same.
+Each has a twin in NumPy (`transport`, `exchange`, `halves`) that gives the same bits: where there is no compiler, groups are
+the same.
 """
 
 from __future__ import annotations
@@ -46,6 +47,20 @@ def exchange(gram: Reals, pull: Reals, labels: Wholes, visits: Wholes, limits: R
     return swaps if swaps >= 0 else None
 
 
+def mend(points: Reals, members: Wholes, sums: Reals, neighbours: Wholes, bits: float) -> int | None:
+    """Split pairs of neighbouring clusters anew, changing `members` (L, size) and `sums` (L, F), as `halves` says.
+
+    Returns:
+        The number of changes; None where nothing was done, for want of a compiler or of memory.
+    """
+    code = _code()
+    if code is None:
+        return None
+    told = (*members.shape, neighbours.ctypes, neighbours.shape[1], bits)
+    changes = int(code.fedgsp_mend(points.ctypes, points.shape[1], members.ctypes, sums.ctypes, *told))
+    return changes if changes >= 0 else None
+
+
 @functools.cache
 def _code() -> ctypes.CDLL | None:
     found = load(Path(__file__).with_name("loops.c"), FLAGS)
@@ -54,5 +69,7 @@ def _code() -> ctypes.CDLL | None:
     pointer, whole = ctypes.c_void_p, ctypes.c_int64
     found.code.fedgsp_level.argtypes = [pointer] * 3 + [whole] * 3
     found.code.fedgsp_exchange.argtypes = [pointer] * 5 + [whole] * 4
+    found.code.fedgsp_mend.argtypes = [pointer, whole, pointer, pointer, whole, whole, pointer, whole, ctypes.c_double]
+    found.code.fedgsp_mend.restype = whole
     found.code.fedgsp_level.restype = found.code.fedgsp_exchange.restype = whole
     return found.code

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import tomllib
-import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import tomli_w
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_regular
+from fedgsp.core.params import hints_of
 from fedgsp.core.seeds import LARGEST_SEED
 from fedgsp.data.sources import FINISH, parse, with_finish
 from fedgsp.method import Method
@@ -279,7 +279,7 @@ def section(cls: type, table: Any, where: str) -> Any:
     """A frozen dataclass of settings from its table, refused with a sentence where it makes no sense."""
     if not isinstance(table, dict):
         raise InputError(f"{where} must be a table.")
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     names = [f.name for f in fields(cls)]
     for name in table:
         if name not in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +56,12 @@ class Update(ABC):
 
 def borrows(update: Update) -> bool:
     """Whether the class that has this update's `add` says that it borrows."""
-    owner = next((kind for kind in type(update).__mro__ if "add" in vars(kind)), object)
+    return _borrows(type(update))
+
+
+@functools.lru_cache(maxsize=64)
+def _borrows(kind: type[Update]) -> bool:
+    owner = next((one for one in kind.__mro__ if "add" in vars(one)), object)
     return bool(vars(owner).get("borrows", False))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import re
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from fedgsp.core.errors import InputError, did_you_mean
+from fedgsp.core.params import hints_of
 from fedgsp.method import Method
 from fedgsp.methods import decode_method
 from fedgsp.parts import checked
@@ -193,5 +193,5 @@ def _replaced(part: Any, path: Sequence[str], value: Any, name: str) -> Any:
         raise InputError(f"the method has nothing called '{name}'.")
     if len(path) > 1:
         return replace(part, **{path[0]: _replaced(getattr(part, path[0]), path[1:], value, name)})
-    hint = typing.get_type_hints(type(part)).get(path[0], Any)
+    hint = hints_of(type(part)).get(path[0], Any)
     return replace(part, **{path[0]: checked(value, hint, name)})

@@ -56,7 +56,7 @@ TRIED = ("1.41.0",)
 """Versions of Flower that this file was tried with; the extra `flower` asks for these."""
 OBJECT_BACKOFF, OBJECT_SECONDS = 0.05, 60.0
 """How long to wait, at first and in all, for an object that its sender is about to push."""
-CRASHED, RAISED = int(ErrorCode.CLIENT_APP_CRASHED), int(ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+CRASHED = int(ErrorCode.CLIENT_APP_CRASHED)
 
 
 class Away(Exception):

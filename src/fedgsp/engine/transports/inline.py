@@ -31,6 +31,7 @@ class InlineTransport(Transport):
         super().__init__()
         with OneThread():
             self._worker = Worker(ChainRunner.of(setup))
+        self._on_cpu = torch.device(setup.device).type == "cpu"
         self.workers = [WorkerHandle(0, ready=True)]
 
     def send(self, worker: WorkerHandle, task: Task) -> None:
@@ -65,6 +66,9 @@ class InlineTransport(Transport):
 
     def fetch(self, worker: WorkerHandle, done: TrainDone, round_: int) -> Sequence[ChainOutput]:
         """On the CPU, and valid until the next chain begins."""
+        if self._on_cpu:
+            found: Sequence[ChainOutput] = done.outputs
+            return found
         return [replace(one, tensors={name: t.cpu() for name, t in (one.tensors or {}).items()}) for one in done.outputs]
 
     def activity(self, worker: WorkerHandle) -> Activity | None:

@@ -45,8 +45,8 @@ def collected(post: Post, letters: list[Letter], count: int) -> list[str]:
     return [str(letter.message) for letter in found]
 
 
-def letter(text: Any) -> Letter:
-    return Letter(text, deadline=float("inf"))
+def letter(text: Any, tensors: frozenset[int] = frozenset()) -> Letter:
+    return Letter(text, float("inf"), tensors)
 
 
 @pytest.mark.parametrize("kind", [DirectPost, ThreadedPost])
@@ -69,6 +69,19 @@ def test_a_slow_one_keeps_nobody() -> None:
     assert collected(post, letters, 1) == ["quick"]
     grid.go.set()
     assert collected(post, letters[:1], 1) == ["slow"]
+
+
+def test_the_same_tensors_are_pushed_by_one_letter_at_a_time() -> None:
+    """So that a SuperLink asks for them once."""
+    grid = StubGrid()
+    post = ThreadedPost(grid, Clock(poll=0.01))  # type: ignore[arg-type]
+    letters = [letter("slow", frozenset([1])), letter("same", frozenset([1])), letter("other", frozenset([2]))]
+    for one in letters:
+        post.send(one)
+    assert collected(post, letters, 1) == ["other"]
+    assert letters[1].name is None
+    grid.go.set()
+    assert sorted(collected(post, letters[:2], 2)) == ["same", "slow"]
 
 
 def test_what_the_grid_raises_is_raised_where_it_is_waited_for() -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -37,6 +38,8 @@ class Letter:
 
     message: Message
     deadline: float
+    tensors: frozenset[int] = frozenset()
+    """Which records of tensors it carries (their `id`s)."""
     name: str | None = None
     """What the Grid calls it, once it has taken it."""
     reply: Message | None = None
@@ -95,10 +98,16 @@ class DirectPost:
 
 
 class ThreadedPost:
-    """A thread a letter, which pushes it and looks for its answer until it is there or nobody waits for it."""
+    """A thread a letter, which pushes it and looks for its answer until it is there or nobody waits for it.
+
+    Letters with the same tensors, as of chains that begin with the same model, are pushed one after the other: a SuperLink asks
+    only for what it has not got, so all but the first are a few facts.
+    """
 
     def __init__(self, grid: Grid, clock: Clock) -> None:
         self._grid, self._clock = grid, clock
+        self._pushes: WeakValueDictionary[frozenset[int], threading.Lock] = WeakValueDictionary()
+        self._of_pushes = threading.Lock()
         self._done: queue.Queue[Letter] = queue.Queue()
         self._back: list[Letter] = []
 
@@ -129,8 +138,11 @@ class ThreadedPost:
 
     def _carry(self, letter: Letter) -> None:
         clock = self._clock
+        with self._of_pushes:
+            one_by_one = self._pushes.setdefault(letter.tensors, threading.Lock()) if letter.tensors else threading.Lock()
         try:
-            _push(self._grid, clock, letter)
+            with one_by_one:
+                _push(self._grid, clock, letter)
             begun = clock.now()
             while letter.name is not None and letter.reply is None and not letter.recalled and clock.now() < letter.deadline:
                 looked = clock.now()

@@ -23,7 +23,7 @@ from fedgsp.client.rules import SGD, trained
 from fedgsp.core.chain import Hop
 from fedgsp.core.errors import FedgspError
 from fedgsp.core.seeds import Seeds
-from fedgsp.core.tensors import FULL, Tensors, clone
+from fedgsp.core.tensors import FULL, Tensors
 from fedgsp.engine.base import WorkerSetup
 from fedgsp.engine.chain_runner import ChainRunner
 from fedgsp.engine.transports.flower.base_model import take_base
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 PROVED = "fast-path-proved"
 """Beside a client's states: a digest of the run and the samples for which the fast path was tried out here."""
+TRIES = 3
+"""From how many first weights the fast path may be tried out: a kernel that makes other steps makes them from all."""
 _KEPT: dict[tuple[Any, ...], ChainRunner] = {}
 """What the last message left, while nothing in it has gone wrong; in a local run one model serves all messages, too."""
 OLDER_KEPT = 2
@@ -202,10 +204,13 @@ class _SiteWorker:
         with suppress(OSError):
             if file.read_text() == asked:
                 return
-        start = clone(trainer.tensors())
-        check = KernelCheck.of(trainer.model, self.rule, trainer.task, self.data, trainer.seeds, start, shared)
-        outcome = check.check(trainer.kernel)
-        if outcome.why_not is not None:
+        for attempt in range(TRIES):  # a unit at the kink of its ReLU is no fault of the kernel's
+            start = trainer.fresh(trainer.seeds.init() ^ attempt)
+            check = KernelCheck.of(trainer.model, self.rule, trainer.task, self.data, trainer.seeds, start, shared)
+            outcome = check.check(trainer.kernel)
+            if outcome.why_not is None:
+                break
+        else:
             raise Refused(
                 f'the fast path is not for its samples: {outcome.why_not}; set [run] fast = "off"', for_good=True
             )  # fmt: skip

@@ -125,7 +125,8 @@ class FlowerTransport(Transport):
             return
         limit = self._limit(hop) if callable(self._limit) else self._limit
         sent = Message(message.content, message.node, message.kind, ttl=max(1.0, limit), group_id=self._group)
-        worker.letter, worker.bytes = Letter(sent, worker.sent_at + limit), message.bytes
+        tensors = frozenset(map(id, message.content.array_records.values()))
+        worker.letter, worker.bytes = Letter(sent, worker.sent_at + limit, tensors), message.bytes
         try:
             self._post.send(worker.letter)
         except Exception as error:
