@@ -22,7 +22,7 @@ def adapted(shape: tuple[int, ...] = (28, 28), classes: int = 62) -> nn.Module:
     if os.environ.get(OTHER_BASE):
         with torch.no_grad():
             layers[1].weight.add_(1.0)  # type: ignore[operator]
-    found: nn.Module = peft.get_peft_model(layers, peft.LoraConfig(r=RANK, target_modules=["1", "3"]))  # type: ignore[arg-type]
+    found: nn.Module = peft.get_peft_model(layers, peft.LoraConfig(r=RANK, target_modules=["1", "3"]))
     return found
 
 

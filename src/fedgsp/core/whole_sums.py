@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedgsp.core.native import load
-
 if TYPE_CHECKING:
     from fedgsp.core.sum_grids import WholeGrid
 
@@ -91,6 +89,8 @@ def available() -> bool:
 
 @functools.cache
 def _code() -> ctypes.CDLL | None:
+    from fedgsp.core.native import load  # where the first sum is made, and not with every server rule
+
     found = load(Path(__file__).with_name("sums.c"), FLAGS)
     if isinstance(found, str):
         return None

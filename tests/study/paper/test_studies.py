@@ -28,9 +28,10 @@ from fedgsp.study.paper.dealing import OWN, Dealing
 from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
 from fedgsp.study.paper.growth import rates
 from fedgsp.study.paper.presets import PRESETS, preset_named, with_model, with_rounds
+from fedgsp.study.paper.rows import RIVALS
 from fedgsp.study.paper.runner import PaperRunner, check_data
 from fedgsp.study.paper.skew import rows as skew_rows
-from fedgsp.study.paper.table import RIVALS, _gaps, _paper_figures, all_methods
+from fedgsp.study.paper.table import _gaps, _paper_figures, all_methods
 from fedgsp.study.records import Arm, DataFacts
 from fedgsp.study.store import UnitStore
 from tests.support.small_federations import images

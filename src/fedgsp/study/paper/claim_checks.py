@@ -9,7 +9,7 @@ from typing import Any
 from fedgsp.cost import PAPER
 from fedgsp.models import resolve
 from fedgsp.study.noise import Estimate
-from fedgsp.study.paper.table import RIVALS
+from fedgsp.study.paper.rows import RIVALS
 from fedgsp.study.paper.verdicts import (
     BY_CONSTRUCTION,
     FAILS,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.data.in_memory import partition
 from fedgsp.data.partitioners import IID, Dirichlet, Partitioner, Shards
-from fedgsp.report.inspect import class_counts
-from fedgsp.report.landmarks import scale
 
 if TYPE_CHECKING:
     from fedgsp.data import FederatedData
@@ -62,9 +60,3 @@ class Dealing:
         rows = np.sort(np.concatenate([data.train.rows, data.validation.rows, data.test.rows]))
         made = partition((data.features[rows], data.labels[rows]), make(self.clients), classes=data.classes)
         return replace(made, divisor=data.divisor, class_names=data.class_names)
-
-
-def facts_of(data: FederatedData, *, skew: bool = True) -> dict[str, Any]:
-    """What pages say of a federation: fingerprint, sizes, and its place between i.i.d. (0) and one class a client (100)."""
-    told = {"fingerprint": data.fingerprint, "clients": len(data), "samples": data.samples}
-    return told | {"label_skew": 100 * float(scale(class_counts(data)).place)} if skew else told

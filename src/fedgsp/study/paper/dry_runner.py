@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.study.paper.dealing import facts_of
-from fedgsp.study.paper.runner import PaperRunner, Tuned
+from fedgsp.study.paper.runner import PaperRunner, Tuned, facts_of
 from fedgsp.study.records import Trace
 from fedgsp.study.units import DIVERGED, UNIT, finished_history, is_done, key_of
 

@@ -16,8 +16,7 @@ from fedgsp.cost import FLEETS
 from fedgsp.methods import METHODS, named
 from fedgsp.report.study_figures import Curve, LinePlot, Picture
 from fedgsp.study.findings import Findings
-from fedgsp.study.paper.ours import OURS
-from fedgsp.study.paper.table import RIVALS
+from fedgsp.study.paper.rows import OURS, RIVALS
 from fedgsp.study.tables import Column, Table, bytes_, number
 from fedgsp.study.targets import Reached, as_fact, reached, scaled
 

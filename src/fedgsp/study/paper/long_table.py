@@ -14,8 +14,7 @@ from fedgsp.run.metrics import final
 from fedgsp.study.grid import shown
 from fedgsp.study.grids import grid_of
 from fedgsp.study.noise import Estimate
-from fedgsp.study.paper.ours import GRID, OURS
-from fedgsp.study.paper.presets import LONG
+from fedgsp.study.paper.rows import GRID, LONG, OURS
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import as_fact, mean_or_none, reached, window_of
 

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from fedgsp.study.paper.cost_checks import PAPER_ROUNDS
-from fedgsp.study.paper.table import PAPER
+from fedgsp.study.paper.rows import PAPER
 
 Facts = Mapping[str, Any]
 NAMES = {"fedavg": "FedAvg", "fedgsp": "FedGSP"}

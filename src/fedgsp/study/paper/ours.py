@@ -20,6 +20,7 @@ from fedgsp.run.metrics import HOLDOUT, TEST, final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.paper.dealing import OWN, Dealing
+from fedgsp.study.paper.rows import GRID
 from fedgsp.study.paper.shares import Share, compared
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import Reached, as_fact, reached, window_of
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 TITLE = "Methods of our own against tuned FedGSP"
 THRIFTY = 0.1
 LESS = f"@kappa={THRIFTY}"
-OURS = ("fedgsp-capped", "chains-then-adam")
 OWN_ROWS = ("fedgsp-capped", f"fedgsp-capped{LESS}", "chains-then-adam")
 RIVALS = ("fedgsp", f"fedgsp{LESS}")
 """What ours are held against: the paper's method, and the same with as many bytes as ours may take."""
-GRID = ("lr=0.01,0.03,0.1",)
 ENTRANTS = (*RIVALS, *OWN_ROWS)
 EVALUATED_ON = {TEST: "test samples", HOLDOUT: "held-out clients"}
 COSTS: Mapping[str, str] = {"rounds": "rounds", "serial_steps": "serial steps", "bytes": "bytes"}

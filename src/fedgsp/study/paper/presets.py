@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.paper.dealing import SKEWS
+from fedgsp.study.paper.rows import LONG
 from fedgsp.study.records import Arm
 
 
@@ -83,11 +84,6 @@ class Preset:
     workers: int | str = "auto"
 
 
-LONG = (
-    "fedavg", "fedprox", "fedmmd", "fedfusion", "ida", "fedadagrad", "fedadam", "fedyogi", "naive-gsp", "fedgsp",
-    "fedgsp-capped", "chains-then-adam",
-)  # fmt: skip
-"""The rows of the table of longer runs, where all are there."""
 FEMNIST = "npz:../shared/femnist/femnist.npz:federation=femnist-368"
 
 PRESETS: Mapping[str, Preset] = {

@@ -17,7 +17,7 @@ from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.history import cut
 from fedgsp.study.noise import Estimate, differences, sentence
-from fedgsp.study.paper.ours import OURS
+from fedgsp.study.paper.rows import OURS
 from fedgsp.study.paper.table import TunedRuns, gathered
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import window_of

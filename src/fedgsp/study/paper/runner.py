@@ -12,9 +12,10 @@ from fedgsp.core.errors import InputError
 from fedgsp.method import Method
 from fedgsp.methods import named
 from fedgsp.plan import Constant, Grouped, Singletons
+from fedgsp.report.inspect import class_counts
+from fedgsp.report.landmarks import scale
 from fedgsp.study.climb import climb
 from fedgsp.study.grids import grid_of
-from fedgsp.study.paper.dealing import facts_of
 from fedgsp.study.records import Arm, DataFacts
 from fedgsp.study.study_runner import StudyRunner
 from fedgsp.study.tune import RunPoint, Tuning, evaluate_grid
@@ -149,3 +150,9 @@ class PaperRunner(StudyRunner):
     def _history(self, name: str, config: RunConfig) -> History | str:
         found = self.trace(name, replace(config, method=replace(config.method, name=name)))
         return found.diverged or found.history
+
+
+def facts_of(data: FederatedData, *, skew: bool = True) -> dict[str, Any]:
+    """What pages say of a federation: fingerprint, sizes, and its place between i.i.d. (0) and one class a client (100)."""
+    told = {"fingerprint": data.fingerprint, "clients": len(data), "samples": data.samples}
+    return told | {"label_skew": 100 * float(scale(class_counts(data)).place)} if skew else told

@@ -17,6 +17,7 @@ from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.paper.long_table import TARGET, LongRuns, gather_long, long_facts, long_table, tuning_table
+from fedgsp.study.paper.rows import PAPER, RIVALS
 from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import mean_or_none, reached, scaled, window_of
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
     from fedgsp.study.records import Arm
 
 TITLE = "FedGSP against FedAvg and the seven rivals"
-RIVALS = ("fedprox", "fedmmd", "fedfusion", "ida", "fedadagrad", "fedadam", "fedyogi")
-PAPER: dict[str, tuple[float, float, int | None]] = {
-    "fedavg": (0.801, 0.602, 470), "fedprox": (0.787, 0.633, None), "fedmmd": (0.817, 0.587, 336),
-    "fedfusion": (0.824, 0.554, 230), "ida": (0.820, 0.567, 256), "fedadagrad": (0.819, 0.582, 297),
-    "fedadam": (0.821, 0.566, 87), "fedyogi": (0.832, 0.543, 93), "fedgsp": (0.854, 0.453, 34),
-}  # fmt: skip
-"""The paper's Table 1: accuracy, loss, rounds to 80 %."""
 
 
 @dataclass(frozen=True)
