@@ -12,7 +12,7 @@ from torch import nn
 
 from fedgsp.client import SGD, Prox, Scaffold
 from fedgsp.client.context import GradientTerm
-from fedgsp.client.kernel_check import ROUNDING, KernelCheck
+from fedgsp.client.kernel_check import MOST_SHAKEN, ROUNDING, KernelCheck
 from fedgsp.client.train import PlainSteps
 from fedgsp.core.native import Library
 from fedgsp.core.seeds import Seeds
@@ -132,6 +132,27 @@ def test_a_unit_at_the_kink_of_its_relu_is_no_reason(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(KernelCheck, "_shaken", nervous)
     assert check.check(kernel).why_not is None
+
+
+def test_a_kernel_on_the_other_side_of_a_kink_is_right_and_one_beside_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far from the plain steps, but where plain steps end from weights that differ by rounding: then, and only then."""
+    check = KernelCheck.of(net(), SGD(), classification(), images(), Seeds(0), clone(model_tensors(net())), {})
+    kernel, begin, far = choose("auto", net(), images()), FusedNet.begin, 1.2
+    monkeypatch.setattr(FusedNet, "begin", lambda net, step: begin(net, replace(step, lr=far * step.lr)))
+    assert check.check(kernel).why_not is not None
+    shaken: Any = KernelCheck._shaken
+
+    def across(share: float) -> None:
+        def ends(self: KernelCheck, plain: Any, before: Any, client: int, number: int, states: Any, seed: int) -> Any:
+            rule = replace(plain, rule=replace(plain.rule, lr=share * plain.rule.lr)) if seed == MOST_SHAKEN - 1 else plain
+            return shaken(self, rule, before, client, number, states, seed)
+
+        monkeypatch.setattr(KernelCheck, "_shaken", ends)
+
+    across(far)
+    assert check.check(kernel).why_not is None
+    across(1.1)
+    assert check.check(kernel).why_not is not None
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.01])

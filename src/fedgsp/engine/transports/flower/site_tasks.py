@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 PROVED = "fast-path-proved"
 """Beside a client's states: a digest of the run and the samples for which the fast path was tried out here."""
-TRIES = 3
-"""From how many first weights the fast path may be tried out: a kernel that makes other steps makes them from all."""
 _KEPT: dict[tuple[Any, ...], ChainRunner] = {}
 """What the last message left, while nothing in it has gone wrong; in a local run one model serves all messages, too."""
 OLDER_KEPT = 2
@@ -204,13 +202,10 @@ class _SiteWorker:
         with suppress(OSError):
             if file.read_text() == asked:
                 return
-        for attempt in range(TRIES):  # a unit at the kink of its ReLU is no fault of the kernel's
-            start = trainer.fresh(trainer.seeds.init() ^ attempt)
-            check = KernelCheck.of(trainer.model, self.rule, trainer.task, self.data, trainer.seeds, start, shared)
-            outcome = check.check(trainer.kernel)
-            if outcome.why_not is None:
-                break
-        else:
+        start = trainer.fresh(trainer.seeds.init())
+        check = KernelCheck.of(trainer.model, self.rule, trainer.task, self.data, trainer.seeds, start, shared)
+        outcome = check.check(trainer.kernel)
+        if outcome.why_not is not None:
             raise Refused(
                 f'the fast path is not for its samples: {outcome.why_not}; set [run] fast = "off"', for_good=True
             )  # fmt: skip
