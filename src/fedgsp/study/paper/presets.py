@@ -99,7 +99,10 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST,
         curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=("FedAvg", "FedGSP"))),
-        table_long=Arm("small_cnn", 500, 1, only=("fedgsp", "fedgsp-capped", "chains-then-adam")),
+        table_long=Arm(
+            "small_cnn", 500, 1, only=("fedavg", "ida", "fedadagrad", "fedadam", "fedyogi", "naive-gsp", "fedgsp",
+                                       "fedgsp-capped", "chains-then-adam"),
+        ),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
         skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
