@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedgsp.core.adding import added
 from fedgsp.core.callable_module import make_callable
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.files import read_toml
@@ -86,8 +87,8 @@ def paper_costs(
     work = constants.samples_per_client * epochs * clients
     moved = kappa * clients * constants.model_bytes * rounds
     return PaperCosts(
-        training=sum(constants.flops_per_sample / constants.device_flops * work / f for f in groups),
-        aggregation=sum(constants.flops_per_aggregation / constants.device_flops * (kappa * f - 1) for f in groups),
+        training=added(constants.flops_per_sample / constants.device_flops * work / f for f in groups),
+        aggregation=added(constants.flops_per_aggregation / constants.device_flops * (kappa * f - 1) for f in groups),
         communication=8 * moved * (1 / constants.bits_in + 1 / constants.bits_out),
         traffic=2 * moved,
     )
@@ -232,7 +233,7 @@ def costs_by_round(
 
 def round_cost(chains: Mapping[int, Hops], fleet: Fleet, flops_per_sample: float, epochs: int) -> RunCosts:
     """The cost of one round, given the hops of each of its chains."""
-    through_server = sum(_server_bytes(hops, fleet.relay) for hops in chains.values())
+    through_server = added(_server_bytes(hops, fleet.relay) for hops in chains.values())
     visits = sum(len(hops) for hops in chains.values())
     return _of_round(list(chains.values()), through_server, visits, fleet, flops_per_sample * epochs)
 
@@ -259,7 +260,7 @@ def _epochs_in(epochs: Epochs, round_: int) -> int:
 def total_cost(rounds: Iterable[RunCosts]) -> RunCosts:
     """Rounds one after the other."""
     every = list(rounds)
-    return RunCosts(*(sum(getattr(cost, field.name) for cost in every) for field in fields(RunCosts)))
+    return RunCosts(*(added(getattr(cost, field.name) for cost in every) for field in fields(RunCosts)))
 
 
 def _of_round(chains: Sequence[Hops], through_server: float, visits: int, fleet: Fleet, flops_per_sample: float) -> RunCosts:
@@ -289,13 +290,13 @@ def walked_chains(events: Iterable[Mapping[str, Any]], rounds: int) -> dict[int,
 
 def _chain_seconds(hops: Hops, fleet: Fleet, flops_per_sample: float) -> tuple[float, float]:
     """(the whole chain, its computing)."""
-    computing = sum(hop["samples"] * flops_per_sample for hop in hops) / fleet.device_flops
+    computing = added(hop["samples"] * flops_per_sample for hop in hops) / fleet.device_flops
     if fleet.relay == "manager":
-        moving = sum(8 * hop["down"] / fleet.down_bits + 8 * hop["up"] / fleet.up_bits + 2 * fleet.latency for hop in hops)
+        moving = added(8 * hop["down"] / fleet.down_bits + 8 * hop["up"] / fleet.up_bits + 2 * fleet.latency for hop in hops)
     else:
         between = min(fleet.up_bits, fleet.down_bits)
         moving = 8 * hops[0]["down"] / fleet.down_bits + 8 * hops[-1]["up"] / fleet.up_bits + (len(hops) + 1) * fleet.latency
-        moving += sum(8 * hop["up"] / between for hop in hops[:-1])
+        moving += added(8 * hop["up"] / between for hop in hops[:-1])
     return computing + moving, computing
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 
+from fedgsp.core.adding import added
 from fedgsp.core.chain import Hop, HopReport
 from fedgsp.engine.transports.flower.wire import Refused
 
@@ -48,7 +49,7 @@ def averaged(reports: Sequence[HopReport]) -> MetricRecord:
     means = {}
     for name in sorted(name for name, times in said.items() if 2 * times > len(ordered) and name != "num-examples"):
         own = [report for report in ordered if name in report.metrics]
-        means[name] = sum(r.metrics[name] * r.samples for r in own) / sum(r.samples for r in own)
+        means[name] = added(r.metrics[name] * r.samples for r in own) / sum(r.samples for r in own)
     return MetricRecord({**means, "num-examples": sum(report.samples for report in ordered)})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedgsp.core.adding import added
 from fedgsp.core.errors import InputError
 from fedgsp.core.imports import need
 from fedgsp.cost import FLEETS
@@ -178,7 +179,7 @@ def _costs(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> 
         every = [run.events.costs_of(entry["round"]) for entry in run.history]
         if every and all(every):
             names = ("computing", "chains", "seconds")
-            parts[plain(group.label)] = {f: [sum(getattr(c[f], name) for c in every) for name in names] for f in FLEETS}
+            parts[plain(group.label)] = {f: [added(getattr(c[f], name) for c in every) for name in names] for f in FLEETS}
     if not parts:
         return False
     places = np.arange(len(parts))

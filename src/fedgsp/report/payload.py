@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedgsp.core import __version__
+from fedgsp.core.adding import added
 from fedgsp.cost import FLEETS, RunCosts
 from fedgsp.report.colours import looks
 from fedgsp.report.encode import packed, packed_scores, rounded
@@ -184,7 +185,7 @@ def _costs(run: RunView) -> dict[str, dict[str, float]]:
     for fleet in FLEETS:
         each = [cost[fleet] for cost in every if fleet in cost]
         if each and len(each) == len(run.history):
-            computing, chains, seconds = (sum(getattr(c, name) for c in each) for name in ("computing", "chains", "seconds"))
+            computing, chains, seconds = (added(getattr(c, name) for c in each) for name in ("computing", "chains", "seconds"))
             made[fleet] = {"computing": computing, "transfers": chains - computing, "waiting": seconds - chains}
     return made
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.core.adding import added
 from fedgsp.core.errors import RunFailed
 from fedgsp.engine.messages import EngineEvent, HopDone, HopSkipped
 
@@ -77,7 +78,7 @@ class RoundTotals:
     def train_loss(self) -> float:
         """Mean training loss over the round's samples, summed in the plan's order so that arrival cannot change it."""
         ordered = [self.losses[key] for key in sorted(self.losses)]
-        return sum(loss * n for loss, n in ordered) / max(1, sum(n for _, n in ordered))
+        return added(loss * n for loss, n in ordered) / max(1, sum(n for _, n in ordered))
 
 
 class Stopwatch:

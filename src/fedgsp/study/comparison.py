@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.core.adding import added
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.core.tables import frame, text_table
 from fedgsp.cost import FLEETS
@@ -281,4 +282,4 @@ def _interval(value: Estimate) -> str:
 def _mean_curve(seeds: Sequence[Sequence[Mapping[str, Any]]], metric: str) -> list[tuple[float, float]]:
     rounds = sorted(set.intersection(*({e["round"] for e in lines if metric in e} for lines in seeds)))
     at = [{e["round"]: e[metric] for e in lines if metric in e} for lines in seeds]
-    return [(float(r), sum(values[r] for values in at) / len(at)) for r in rounds]
+    return [(float(r), added(values[r] for values in at) / len(at)) for r in rounds]

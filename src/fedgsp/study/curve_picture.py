@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.core.adding import added
 from fedgsp.report.study_figures import Curve, LinePlot, Picture
 from fedgsp.run.metrics import evaluations
 from fedgsp.study.tables import bytes_unit, time_unit_of
@@ -48,7 +49,7 @@ def curves_picture(
 
 def _line(label: str, runs: list[Trace], metric: str, at: Any) -> Curve:
     columns = list(zip(*(evaluations(trace.history) for trace in runs), strict=False))
-    x = [sum(at(trace, entry) for trace, (entry, _) in zip(runs, column, strict=True)) / len(runs) for column in columns]
+    x = [added(at(trace, entry) for trace, (entry, _) in zip(runs, column, strict=True)) / len(runs) for column in columns]
     y = [[figures[metric] for _, figures in column] for column in columns]
-    means = [sum(values) / len(values) for values in y]
+    means = [added(values) / len(values) for values in y]
     return Curve(label, x, means, *(([min(v) for v in y], [max(v) for v in y]) if len(runs) > 1 else ()))
