@@ -15,6 +15,7 @@ import typer
 from fedgsp.cli import common
 from fedgsp.cli.watch import watched
 from fedgsp.core.errors import Terminated
+from fedgsp.core.local_workers import start_ahead
 
 if TYPE_CHECKING:
     from fedgsp.run.run import Run
@@ -95,6 +96,8 @@ def run(
 ) -> None:
     """Train a method. With no arguments: FedGSP on generated handwriting, about a minute."""
     options = {**locals(), "workers": common.worker_count(workers)}
+    if not dry_run:
+        start_ahead(config, options, sets or [])
     from fedgsp.cli.bar import progress_bar
     from fedgsp.cli.options import build_config
     from fedgsp.core.errors import InputError
@@ -134,6 +137,7 @@ def resume(
     wandb: common.WandBProject = None,
 ) -> None:
     """Resume a run that was stopped. Its result has the same bits as if it had never been stopped."""
+    start_ahead(directory / "config.toml", {"workers": common.worker_count(workers), "engine": engine})
     from fedgsp.run import lifecycle
     from fedgsp.run.build import RunBuilder
 

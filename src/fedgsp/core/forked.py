@@ -243,6 +243,25 @@ atexit.register(_SERVERS.end)
 os.register_at_fork(after_in_child=_SERVERS.forget)
 
 
+def prepare(module: str, environment: Mapping[str, str]) -> bool:
+    """Start the server of a module's processes before the first of them is wanted.
+
+    Args:
+        module: As for `start`.
+        environment: As for `start`; variables that libraries read when they are imported decide which server it is.
+
+    Returns:
+        Whether there is one: not where nothing is forked, or where it cannot be started.
+    """
+    if not (_SERVERS.forking and FORK):
+        return False
+    try:
+        _SERVERS.get(module, environment)
+    except OSError:  # whoever wants a process is told why
+        return False
+    return True
+
+
 def start(
     module: str, function: str, arguments: tuple[int | str, ...], descriptors: Sequence[int], environment: Mapping[str, str]
 ) -> Process:

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 """Torch asks for large pages then (it looks at its first large tensor): fresh memory of a large model takes half the time."""
 
@@ -25,6 +23,8 @@ def memory_bytes() -> int:
 @contextmanager
 def one_math_thread() -> Iterator[None]:
     """Compute with one thread, so that the order of additions does not depend on the cores; then with as many as before."""
+    import torch  # only here: how many cores there are is asked before torch is imported
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

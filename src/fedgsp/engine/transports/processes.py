@@ -17,6 +17,7 @@ import cloudpickle
 from fedgsp.core import forked
 from fedgsp.core.errors import RunFailed
 from fedgsp.core.fork_server import NO_FORK
+from fedgsp.core.local_workers import MODULE, worker_environment
 from fedgsp.engine.messages import Answer, ChainOutput, EvaluateTask, Task, TaskFailed, TrainDone, TrainTask, WorkerGone
 from fedgsp.engine.scheduler import Scheduler
 from fedgsp.engine.time_limits import Activity, TimeLimits
@@ -199,7 +200,6 @@ class ProcessTransport(Transport):
             published.region.close()
 
     def _start(self, number: int) -> ProcessHandle:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         try:
             with ExitStack() as ours, ExitStack() as theirs:  # ours stay open if it starts, theirs are the child's
                 here, there = socket.socketpair()
@@ -218,8 +218,7 @@ class ProcessTransport(Transport):
                     there.fileno(), watched, self._setup, *models, heartbeat.descriptor, *(o.descriptor for o in outboxes),
                 ]  # fmt: skip
                 process = forked.start(
-                    "fedgsp.engine.transports.process_worker", "main", tuple(inherited),
-                    [*inherited, *self._data.descriptors], environment,
+                    MODULE, "main", tuple(inherited), [*inherited, *self._data.descriptors], worker_environment(),
                 )  # fmt: skip
                 ours.pop_all()
         except OSError as error:
