@@ -22,12 +22,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PARTS = {"core": ".", "dev": ".[dev]"}
 BROKEN = """
+import csv
 import importlib.metadata as metadata
 for dist in metadata.distributions():
     name = dist.metadata["Name"] if dist.metadata else None
-    files = dist.files
-    if name and (not files or any(not f.locate().exists() or (f.size is not None and f.locate().stat().st_size != f.size)
-                                  for f in files if not str(f).endswith((".pyc", "RECORD", "direct_url.json")))):
+    record = dist.read_text("RECORD")  # `dist.files` leaves out what is gone, from Python 3.12 on
+    rows = [(dist.locate_file(row[0]), row[2]) for row in csv.reader((record or "").splitlines()) if len(row) > 2]
+    if name and (not rows or any(not path.exists() or (size and path.stat().st_size != int(size))
+                                 for path, size in rows if not str(path).endswith((".pyc", "RECORD", "direct_url.json")))):
         print(name)
 """
 

@@ -53,5 +53,5 @@ def test_killed_nodes_are_known_at_once_and_those_of_a_killed_superlink_come_bac
         assert restore(place, processes.link, START_SECONDS) == ["site-0", "site-1"]
         until(lambda: presence(place, processes.link).online == ["site-0"], 300, "the node to come back")
         assert guardian.started_at(first) > 0  # the very same process
-        assert log(processes, "node-site-0").count("connected to") == 2
+        until(lambda: log(processes, "node-site-0").count("connected to") == 2, 60, "the node to say so")
     assert guardian.marked(processes.supervisor.mark) == {}

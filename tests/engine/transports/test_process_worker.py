@@ -59,8 +59,8 @@ def test_a_run_that_is_over_has_given_everything_back() -> None:
     run()
     before, family = open_ones(), children()
     run()
-    assert open_ones() == before
-    assert children() == family
+    assert open_ones() <= before  # an idle fork server of earlier tests may have gone meanwhile
+    assert set(children()) <= set(family)
 
 
 def stopped(folder: Path) -> str:
@@ -82,8 +82,8 @@ def test_workers_that_hang_when_they_start_are_noticed_however_much_they_are_to_
     told = r"cannot start, 3 in a row: its worker \(process \d+\) was not ready after 1 s, and was replaced; "
     with pytest.raises(RunFailed, match=told):
         fedgsp.train(tiny.static(2), tiny.federation(), large, rounds=1, workers=1, hop_seconds=0.5)
-    assert open_ones() == before
-    assert children() == family
+    assert open_ones() <= before
+    assert set(children()) <= set(family)
 
 
 SHADOWS = ("grp", "random", "types", "socket", "signal", "statistics")

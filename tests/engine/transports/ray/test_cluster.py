@@ -144,7 +144,8 @@ def test_a_node_killed_in_mid_round_changes_no_bit(method: str, raylets: Raylets
 
 def test_a_node_that_comes_later_is_used_from_the_next_round_on(raylets: Raylets, tmp_path: Path) -> None:
     out, before = tmp_path / "run", len(raylets.raylets())
-    options = [*long(tmp_path)[:-1], "3", "--engine", "ray", "--address", "auto", "--profile", "--out", str(out)]
+    # so many rounds that a node is up, and its worker has imported torch, well before the last
+    options = [*long(tmp_path)[:-1], "10", "--engine", "ray", "--address", "auto", "--profile", "--out", str(out)]
     run = raylets.run("run", *options)
     _until(lambda: bool(_lines(out, "hop")))
     raylets.add()
