@@ -16,6 +16,7 @@ import pytest
 from fedgsp.run.metrics import final
 from fedgsp.study.paper.presets import PRESETS
 from fedgsp.study.paper.report import derive
+from fedgsp.study.paper.rows import OURS
 from fedgsp.study.store import MANIFEST, ROWS, UnitStore
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,16 @@ def test_the_readme_quotes_the_costs_and_the_gap() -> None:
     assert f"FedGSP is {100 * gap:.1f} points above its rivals' mean" in text
 
 
+def test_the_readme_quotes_what_ours_is_worth() -> None:
+    told = findings("ours")["facts"]["verdicts"]["own clients, test samples"]
+    (pair,) = (p for p in told["pairs"] if (p["ours"], p["against"]) == ("long-chains-then-adam", "fedgsp"))
+    assert (told["target"], pair["verdict"]) == (0.8, "holds")
+    steps, size = (round(-100 * pair["share"][what]) for what in ("serial_steps", "bytes"))
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert "has 80 % in no more rounds than tuned FedGSP" in text
+    assert f"It takes {steps} % fewer serial steps and {size} % fewer bytes" in text
+
+
 @pytest.fixture(scope="module")
 def derived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`fedgsp study report` into another folder, with its pictures where a test looks at them."""
@@ -179,7 +190,7 @@ def test_the_first_screen_answers_which_method() -> None:
     for words in ("**FedGSP** where", "**Something else** where", "**Ours**", "fleets/fleets.png"):
         assert words in screen, words
     front = findings("fleets")["facts"]["front"]
-    assert {name for names in front.values() for name in names} <= {"fedgsp-capped", "chains-then-adam"}, "or say otherwise"
+    assert {name for names in front.values() for name in names} <= {*OURS}, "or say otherwise"
 
 
 def test_advice_is_good_or_says_that_it_is_not_sure() -> None:

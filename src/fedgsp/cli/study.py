@@ -26,7 +26,7 @@ def study(
         typer.Argument(
             metavar="NAME...",
             help="Studies to run: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, "
-            "ours, skew, few-clients, adaptive, advice or robustness. "
+            "ours, skew, few-clients, adaptive, ablation, advice or robustness. "
             "'report' makes all pages again from the finished runs and trains nothing.",
         ),
     ],

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 TONES = {
     "blue": "#0072B2", "orange": "#E69F00", "green": "#009E73", "red": "#D55E00", "purple": "#CC79A7", "sky": "#56B4E9",
     "ink": "#000000", "brown": "#8C6D00", "grey": "#7F7F7F",
+    "violet": "#5E3C99",
 }  # fmt: skip
 """Names, as the page's style sheet has them, and what they are on white paper."""
 
 METHODS = {
     "fedavg": "blue", "naive-gsp": "orange", "naive-gsp-icg": "green", "fedgsp": "red", "fedadam": "purple",
     "fedgsp-capped": "ink", "chains-then-adam": "sky", "fedyogi": "brown", "fedadagrad": "grey",
+    "long-chains-then-adam": "violet",
 }  # fmt: skip
 DASHES = 4
 """Kinds of lines; the second and later curves of one colour are dashed."""

@@ -123,7 +123,8 @@ class HeatMap:
                 best = [(int(np.nanargmax(column)), j) for j, column in enumerate(grid.T) if not np.isnan(column).all()]
             for i, j in best:
                 axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3))
-        axes.set_xticks(range(len(self.columns)), self.columns)
+        slanted = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if max(map(len, self.columns)) > 8 else {}
+        axes.set_xticks(range(len(self.columns)), self.columns, **slanted)
         axes.set_yticks(range(len(self.rows)), self.rows)
 
 

@@ -84,6 +84,7 @@ CANDIDATES: tuple[Candidate, ...] = (
     Candidate("fedgsp", 0.03, None, 8.0),
     Candidate("fedgsp-capped", None, None, 6.7),
     Candidate("chains-then-adam", None, None, 11.7),
+    Candidate("long-chains-then-adam", None, None, 7.0),
 )
 """small_cnn, three seeds: results/fleets."""
 

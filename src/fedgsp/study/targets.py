@@ -64,6 +64,13 @@ def mean_or_none(found: Sequence[Reached | None], what: str) -> float | None:
     return fmean(getattr(one, what) for one in whole)
 
 
+def mean_costs(found: Sequence[Reached | None]) -> tuple[Any, ...]:
+    """For a table: how many seeds got there, and their mean rounds, serial steps and bytes; None where none did."""
+    there = [one for one in found if one is not None]
+    costs = ("rounds", "serial_steps", "bytes")
+    return (f"{len(there)} of {len(found)}", *(fmean(getattr(one, what) for one in there) if there else None for what in costs))
+
+
 def as_fact(found: Sequence[Reached | None]) -> list[Any]:
     """For JSON."""
     return [None if one is None else {"rounds": one.rounds, "serial_steps": one.serial_steps, "bytes": one.bytes,

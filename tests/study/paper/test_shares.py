@@ -50,6 +50,16 @@ def test_many_comparisons_are_corrected() -> None:
     assert not any(share.ratios["serial_steps"][1] for share in many)
 
 
+def test_more_rounds_count_against_it_without_the_correction() -> None:
+    """Some 10 % more rounds are clear by themselves; among many comparisons they would not be, to its advantage."""
+    ours = costs([21, 24, 22, 20, 23], [100, 104, 102, 98, 99], [50, 52, 51, 49, 50])
+    names = [f"rival {at}" for at in range(20)]
+    many = compared({"ours": ours, **dict.fromkeys(names, THEIRS)}, ["ours"], names)
+    assert not any(share.ratios["rounds"][1] for share in many)
+    assert all(share.ratios["bytes"][1] for share in many)
+    assert {share.verdict for share in many} == {MORE_ROUNDS}
+
+
 def reached(rounds: float, size: float, **seconds: float) -> list[dict[str, Any]]:
     return [{"rounds": rounds, "serial_steps": 1, "bytes": size, "seconds": dict.fromkeys(FLEETS, 5.0) | seconds}]
 

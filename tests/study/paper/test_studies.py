@@ -21,12 +21,14 @@ from fedgsp.run import lifecycle
 from fedgsp.run.build import RunBuilder
 from fedgsp.run.config import read_config
 from fedgsp.study.findings import Findings, read_findings, write_findings
+from fedgsp.study.paper.ablation import WHOLE, forms_of, long_chains, pieces_of
 from fedgsp.study.paper.adaptive import KEPT, PRINTED, WARM
 from fedgsp.study.paper.catalog import STUDIES, studies_named
 from fedgsp.study.paper.curves import methods as ablation
 from fedgsp.study.paper.dealing import OWN, Dealing
 from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
 from fedgsp.study.paper.growth import rates
+from fedgsp.study.paper.long_words import long_words
 from fedgsp.study.paper.presets import PRESETS, preset_named, with_model, with_rounds
 from fedgsp.study.paper.rows import RIVALS
 from fedgsp.study.paper.runner import PaperRunner, check_data
@@ -38,8 +40,10 @@ from tests.support.small_federations import images
 
 SHORT = Arm("small_cnn", 2, 1)
 LONGER = Arm("small_cnn", 3, 1, only=("fedavg", "fedgsp", "chains-then-adam"))
+ALONE = Arm("small_cnn", 4, 1, only=("FedAvg",))
 SMOKE = replace(
-    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP"))), table_long=LONGER,
+    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP")), ALONE),
+    table_long=LONGER,
     growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
     ours=replace(SHORT, seeds=2, first_seed=3), tune_rounds=1,
 )  # fmt: skip
@@ -161,6 +165,11 @@ class TestRivals:
         assert "| cwt |" in (everything.out / "rivals" / "README.md").read_text()
 
 
+def told_by(everything: Everything) -> dict[str, Any]:
+    """The findings as the pages' writers get them."""
+    return {name: {"facts": found.facts} for name, found in everything.found.items()}
+
+
 class TestReuse:
     def test_a_second_call_trains_nothing(
         self, everything: Everything, data: FederatedData, source: str, monkeypatch: pytest.MonkeyPatch
@@ -178,8 +187,9 @@ class TestReuse:
         tuned = [f for f in (everything.out / "units").glob("*/config.toml") if "tuning-" in str(f)]
         beyond = [f for f in tuned if re.search(r"lr=(0\.001|1)-", str(f))]
         assert beyond, "the grid is 0.01 and 0.1; only figures can tell that more is wanted"
-        assert sum(unit.name.startswith("tuning") for unit in runs) == len(tuned) - len(beyond)
-        # a tuned value may be the one that was run already, so there may be fewer
+        # a tuned value may be the one that was run already, so there may be fewer: FedGSP as tuned and in its best form are
+        # points of grids, and rows of `ablation`
+        assert 0 <= sum(unit.name.startswith("tuning") for unit in runs) - (len(tuned) - len(beyond)) <= 2
         assert len(trained) <= sum(not unit.name.startswith("tuning") for unit in runs)
 
     def test_the_same_run_is_shared_by_the_studies_that_want_it(self, everything: Everything) -> None:
@@ -220,8 +230,9 @@ class TestSettings:
 
     def test_the_laptops(self) -> None:
         preset = preset_named("laptop")
-        longer = preset.curves[-1]
-        assert preset.curves == (Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), longer)
+        longer, paper = preset.curves[-2:]
+        assert preset.curves == (Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), longer, paper)
+        assert (paper.label, "FedAvg" in paper.only) == ("leaf_cnn, 250 rounds", True)
         assert (longer.label, {"FedAvg", "FedGSP"} <= set(longer.only)) == ("small_cnn, 500 rounds", True)
         assert preset.target is None
         only = with_model(preset, "small_cnn")
@@ -314,7 +325,7 @@ class TestFindings:
         assert max(facts["real_comm"].values()) == 1.0
 
     def test_curves_have_two_figures_against_four_costs(self, everything: Everything) -> None:
-        picture, longer = everything.found["curves"].pictures
+        picture, longer = everything.found["curves"].pictures  # none of a method alone
         assert [len(row) for row in picture.rows] == [4, 4]
         assert len(picture.rows[0][0].lines) == 5  # type: ignore[union-attr]
         assert [line.label for line in longer.rows[0][0].lines] == ["FedAvg", "FedGSP"]  # type: ignore[union-attr]
@@ -327,9 +338,16 @@ class TestFindings:
         assert sorted(row[0] for row in longer.rows) == ["chains-then-adam", "fedavg", "fedgsp"]
         assert "Cut for time: fedprox, fedmmd, " in longer.note
         told = everything.found["table"].facts["long"]
-        assert (told["rounds"], told["seeds"], len(told["cut"])) == (3, 1, 9)
+        assert (told["rounds"], told["seeds"], len(told["cut"])) == (3, 1, 10)
         assert told["gaps_long"]["cut"] == ["accuracy", "loss", "fewer_rounds"], "a mean over other rivals is another figure"
         assert "small_cnn, 3 rounds" in everything.found["cost-to-target"].facts["target"]
+        # of a method that was cut from a series, the shorter runs count: it has them with both seeds
+        told = everything.found["cost-to-target"].facts["target"]["small_cnn, 4 rounds"]
+        assert (told["rounds"], [len(told["to_80"][name]) for name in ("fedavg", "fedgsp")]) == (4, [1, 2])
+        (words,) = (line for line in long_words(told_by(everything)) if "After 4 rounds" in line)
+        assert re.search(
+            r"FedAvg ends at [\d.]+ % \(the paper after 500: 80.1 %\); FedGSP, cut for time after 2 rounds, has [\d.]+ %", words
+        )
 
     def test_ours_with_a_larger_model_has_the_values_of_the_smaller(self, everything: Everything) -> None:
         facts = everything.found["ours"].facts
@@ -338,6 +356,18 @@ class TestFindings:
         assert ends["own clients, small_cnn, held-out clients", "fedgsp"] == "1 of 1"
         assert ends["own clients, held-out clients", "fedgsp"] == "2 of 2"
         assert "the learning rates that were chosen with small_cnn. Cut there" in everything.found["ours"].tables[-1].note
+
+    def test_each_piece_is_taken_away_alone(self, everything: Everything) -> None:
+        whole = named("long-chains-then-adam")
+        methods = {name: named(name) for name in ("long-chains-then-adam", "fedgsp-capped", "fedgsp")}
+        assert long_chains(whole) == whole, "so that other forms differ from it in what they say only"
+        for name, rows in {**pieces_of(methods), **forms_of(methods, 10)}.items():
+            assert rows.pop(WHOLE) == methods[name]
+            assert all(method != methods[name] for method in rows.values())
+            assert len({str(method) for method in rows.values()}) == len(rows)
+        facts = everything.found["ablation"].facts
+        assert {"without chains", "models not averaged"} < facts["pieces"]["long-chains-then-adam"].keys()
+        assert len(facts["forms"]["fedgsp"]) == len(facts["forms"]["long-chains-then-adam"]) == 15
 
     def test_the_table_shows_how_its_methods_were_tuned(self, everything: Everything) -> None:
         tuning = everything.found["table"].tables[-1]

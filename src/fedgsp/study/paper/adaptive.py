@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.run import lifecycle
@@ -19,7 +18,7 @@ from fedgsp.server.adaptive import FIRST, SECOND
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
-from fedgsp.study.targets import Reached, as_fact, reached, scaled, window_of
+from fedgsp.study.targets import as_fact, mean_costs, reached, scaled, window_of
 
 if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
@@ -103,9 +102,9 @@ def show(runner: PaperRunner, found: AdaptiveRuns) -> Findings:
     }
     rows, notes = [], []
     for name, runs in found.runs.items():
-        taken = [] if target is None else [reached(trace, target) for trace in runs]
+        taken = [None if target is None else reached(trace, target) for trace in runs]
         facts["reached"][name], facts["final"][name] = as_fact(taken), list(ends[name].values())
-        rows.append((name, Estimate.of(list(ends[name].values())) if ends[name] else "diverged", *_costs(taken, len(seeds))))
+        rows.append((name, Estimate.of(list(ends[name].values())) if ends[name] else "diverged", *mean_costs(taken)))
     for method, variants in METHODS.items():
         mine = {one: ends[f"{method}: {one}"] for one in variants}
         notes.append(
@@ -122,12 +121,6 @@ def show(runner: PaperRunner, found: AdaptiveRuns) -> Findings:
         kept=False,
     )  # fmt: skip
     return Findings("adaptive", TITLE, [table, _logged(found.moments)], [], facts, notes)
-
-
-def _costs(taken: Sequence[Reached | None], seeds: int) -> tuple[Any, ...]:
-    there = [one for one in taken if one is not None]
-    means = [fmean(getattr(one, what) for one in there) if there else None for what in ("rounds", "serial_steps", "bytes")]
-    return (f"{len(there)} of {seeds}", *means)
 
 
 def _logged(moments: Mapping[str, Any]) -> Table:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TITLE = "Would the advice have been good?"
 NAMES: Mapping[str, str] = {
     "fedavg": "fedavg", "fedadam": "fedadam", "ICG STP": "fedgsp", "ICG capped": "fedgsp-capped",
-    "chains-then-adam": "chains-then-adam",
+    "chains-then-adam": "chains-then-adam", "long-chains-then-adam": "long-chains-then-adam",
 }  # fmt: skip
 """Rows of `study skew` that `advise` may choose, by the names that it has for them."""
 PILOT = 0.4

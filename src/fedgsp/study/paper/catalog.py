@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.findings import Findings
 from fedgsp.study.paper import (
+    ablation,
     adaptive,
     advice,
     cost_to_target,
@@ -64,6 +65,7 @@ STUDIES: Mapping[str, Study] = {
     "advice": Study(advice.TITLE, advice.gather, advice.show, of_paper=False),
     "few-clients": Study(few_clients.TITLE, few_clients.gather, few_clients.show, of_paper=False),
     "adaptive": Study(adaptive.TITLE, adaptive.gather, adaptive.show, of_paper=False),
+    "ablation": Study(ablation.TITLE, ablation.gather, ablation.show, of_paper=False),
     "robustness": Study(robustness.TITLE, robustness.gather, robustness_tables.show, of_paper=False),
 }
 

@@ -178,7 +178,7 @@ def study(
 
     Args:
         names: cpd, curves, growth, kappa, table, cost-to-target, all (these six), rivals, fleets, ours, skew, few-clients,
-            adaptive, advice or robustness.
+            adaptive, ablation, advice or robustness.
         preset: Settings: "smoke" (minutes), "laptop" (hours) or "paper".
         data: A data source; None: the preset's.
         model: Use only this model; None: the preset's models.

@@ -55,7 +55,8 @@ def show(runner: PaperRunner, gathered: dict[Arm, dict[str, list[Trace]]]) -> Fi
         whole = {name: [t for t in runs if not t.diverged] for name, runs in traces.items()}
         kept = {name: runs for name, runs in whole.items() if runs}
         tables.append(_table(arm, traces, _cut(runner, arm)))
-        pictures.append(curves_picture(_file(arm), kept, f"{arm.label}, {len(runner.seeds(arm))} seed(s)"))
+        if len(traces) > 1:  # a curve alone compares nothing
+            pictures.append(curves_picture(_file(arm), kept, f"{arm.label}, {len(runner.seeds(arm))} seed(s)"))
         facts[arm.label] = {"model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "cut": _cut(runner, arm),
                             "methods": {name: _facts(runs) for name, runs in kept.items()}}  # fmt: skip
     return Findings("curves", TITLE, tables, pictures, facts)

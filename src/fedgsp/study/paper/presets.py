@@ -41,6 +41,7 @@ class Preset:
     skew: Arm
     few: Arm
     adaptive: Arm
+    ablation: Arm
     attacked_sites: Arm
     attacked_chains: Arm
     attacked_clients: Arm
@@ -92,20 +93,27 @@ PRESETS: Mapping[str, Preset] = {
         kappa=Arm("leaf_cnn", 500, 1), table=Arm("leaf_cnn", 500, 1), table_long=Arm("small_cnn", 500, 3, only=LONG),
         rivals=Arm("leaf_cnn", 500, 1), cost=Arm("leaf_cnn", 500, 1), ours=Arm("leaf_cnn", 500, 2, 3),
         skew=Arm("leaf_cnn", 100, 1), few=Arm("leaf_cnn", 50, 1), adaptive=Arm("leaf_cnn", 100, 1), tune_rounds=50,
+        ablation=Arm("leaf_cnn", 100, 1),
         attacked_sites=Arm("leaf_cnn", 50, 3), attacked_chains=Arm("leaf_cnn", 100, 1),
         attacked_clients=Arm("leaf_cnn", 200, 1),
         log_alphas=(0.5, 1.0, 2.0, 4.0, 8.0), betas=(2, 5, 10, 20, 40), target=0.8,
     ),
     "laptop": Preset(
         name="laptop", data=FEMNIST,
-        curves=(Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=("FedAvg", "FedGSP"))),
+        curves=(
+            Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=("FedAvg", "FedGSP")),
+            Arm("leaf_cnn", 250, 1, only=("FedAvg",)),
+        ),
         table_long=Arm(
             "small_cnn", 500, 1, only=("fedavg", "ida", "fedadagrad", "fedadam", "fedyogi", "naive-gsp", "fedgsp",
-                                       "fedgsp-capped", "chains-then-adam"),
+                                       "fedgsp-capped", "chains-then-adam", "long-chains-then-adam"),
         ),
+        ours_large=Arm("leaf_cnn", 20, 2, 3, only=("fedgsp", "fedgsp@kappa=0.1", "fedgsp-capped", "fedgsp-capped@kappa=0.1",
+                                                   "chains-then-adam", "long-chains-then-adam")),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
         skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
+        ablation=Arm("small_cnn", 20, 3),
         tune_as_is=("fedmmd",),
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 15, 1),
@@ -116,6 +124,7 @@ PRESETS: Mapping[str, Preset] = {
         table_long=Arm("small_cnn", 8, 1, only=("fedavg", "naive-gsp", "fedgsp", "chains-then-adam")),
         rivals=Arm("small_cnn", 4, 1), cost=Arm("small_cnn", 6, 2), ours=Arm("small_cnn", 4, 2, 3),
         skew=Arm("small_cnn", 2, 1), few=Arm("small_cnn", 2, 1), adaptive=Arm("small_cnn", 2, 1), tune_rounds=2,
+        ablation=Arm("small_cnn", 2, 1),
         attacked_sites=Arm("small_cnn", 1, 1), attacked_chains=Arm("small_cnn", 2, 1), attacked_clients=Arm("small_cnn", 2, 1),
         attack_sites=10, attack_shares=(0.0, 0.2), attack_chain_shares=(0.0, 0.2), attacks=("sign-flip",),
         chain_lengths=(2,), attacked_tune_rounds=1, attack_rules=("mean", "median"),
@@ -131,8 +140,8 @@ PRESETS: Mapping[str, Preset] = {
 
 
 ARMS = (
-    "growth", "kappa", "table", "rivals", "cost", "ours", "skew", "few", "adaptive", "attacked_sites", "attacked_chains",
-    "attacked_clients",
+    "growth", "kappa", "table", "rivals", "cost", "ours", "skew", "few", "adaptive", "ablation",
+    "attacked_sites", "attacked_chains", "attacked_clients",
 )  # fmt: skip
 
 

@@ -34,14 +34,19 @@ class Share:
 
     @property
     def verdict(self) -> str:
-        """Whether it needs no more rounds and fewer of everything else, by more than noise; every seed must arrive."""
+        """Whether it needs no more rounds and fewer of everything else, by more than noise; every seed must arrive.
+
+        More rounds count against it by their own interval, without the correction for many comparisons: that one would be in
+        its favour.
+        """
         if self.seeds[0] < FEW or self.seeds[0] < self.seeds[1]:
             return TOO_FEW
-        clearly = {what: math.copysign(1, told.mean) if clear else 0.0 for what, (told, clear) in self.ratios.items()}
-        if clearly["rounds"] > 0:
+        rounds, _ = self.ratios["rounds"]
+        if rounds.mean > (rounds.half or 0.0):
             return MORE_ROUNDS
-        fewer = [what for what in clearly if what != "rounds" and clearly[what] < 0]
-        if len(fewer) == len(clearly) - 1:
+        others = {what: told for what, told in self.ratios.items() if what != "rounds"}
+        fewer = [what for what, (told, clear) in others.items() if clear and told.mean < 0]
+        if len(fewer) == len(others):
             return HOLDS
         return f"fewer {', '.join(fewer).replace('_', ' ')} only" if fewer else NOT_ALL
 

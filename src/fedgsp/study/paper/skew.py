@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TITLE = "Methods over label skew and the number of clients"
 GROUPERS: Mapping[str, Grouper] = {"random": Random(), "ICG": ICG(), "Balanced": Balanced()}
-SINGLE = ("fedavg", "fedadam", "chains-then-adam")
+SINGLE = ("fedavg", "fedadam", "chains-then-adam", "long-chains-then-adam")
 STATIC, STP, OURS = "static", "STP", "capped"
 KINDS = (STATIC, STP, OURS)
 EVERYWHERE = (*SINGLE, "ICG static", "random STP", "ICG STP", "Balanced STP", "ICG capped")
