@@ -12,8 +12,10 @@ CHOSEN: Mapping[str, tuple[str, ...]] = {
     "fedgsp+momentum": ("lr=0.003,0.01,0.03", "server_lr=0.1,0.316,1"),
     "fedgsp+yogi": ("lr=0.003,0.01,0.03", "server_lr=0.00316,0.01,0.0316"),
     "fedgsp+prox": ("lr=0.003,0.01,0.03,0.1", "mu=0.01,0.1"),
+    "fedadam+warm": ("lr=0.01,0.03,0.1", "server.server.lr=0.00316,0.01,0.0316"),
+    "fedyogi+warm": ("lr=0.01,0.03,0.1", "server.server.lr=0.00316,0.01,0.0316"),
 }
-"""Smaller ones, for combinations that the studies try."""
+"""For combinations that the studies try: smaller ones, or as many points as the rule inside has by itself."""
 
 
 def grid_of(method: Method) -> tuple[str, ...]:

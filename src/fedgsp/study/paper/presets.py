@@ -114,7 +114,7 @@ PRESETS: Mapping[str, Preset] = {
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
         skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
         ablation=Arm("small_cnn", 20, 3),
-        tune_as_is=("fedmmd",),
+        tune_seeds=3,
         log_alphas=(0.5, 1.0, 2.0, 4.0), betas=(5, 10, 20),
         attacked_sites=Arm("small_cnn", 4, 3), attacked_chains=Arm("small_cnn", 5, 1), attacked_clients=Arm("small_cnn", 15, 1),
     ),
