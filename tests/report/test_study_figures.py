@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedgsp.core.errors import InputError
-from fedgsp.report.study_figures import COLOURS, BarChart, BoxPlot, Curve, HeatMap, LinePlot, Picture, draw_picture
+from fedgsp.report.colours import TONES, looks
+from fedgsp.report.study_figures import NO_METHOD, BarChart, BoxPlot, Curve, HeatMap, LinePlot, Picture, draw_picture
 
 PICTURE = Picture(
     "all", "Every kind.",
@@ -41,9 +42,30 @@ def test_what_bars_say_on_top_is_a_plain_number(tmp_path: Path) -> None:
 
 def test_colours_can_be_told_apart() -> None:
     """Okabe and Ito's, each once: no red beside green of the same lightness."""
-    assert len(set(COLOURS)) == len(COLOURS)
-    assert "#D55E00" in COLOURS
-    assert "#009E73" in COLOURS
+    colours = list(TONES.values())
+    assert len(set(colours)) == len(colours)
+    assert {"#D55E00", "#009E73"} < set(colours)
+
+
+def test_bars_have_their_methods_colour_and_the_papers_figure_beside_them(tmp_path: Path) -> None:
+    named = BarChart("m", "", "y", ["fedavg", "fedgsp", "mine"], [("", [1, 2, 3])], paper=[1.5, None, None])
+    of_one = BarChart("k", "kappa", "y", ["0.1", "0.2"], [("", [1, 2])], method="fedyogi")
+    _, vector = draw_picture(Picture("bars", "Bars.", [[named, of_one]]), tmp_path)
+    text = vector.read_text().lower()
+    for name in ("fedavg", "fedgsp", "fedyogi"):
+        assert looks([name])[0].colour.lower() in text
+    assert NO_METHOD.lower() in text
+    assert text.count("the paper") == 1
+
+
+def test_points_of_the_papers_are_on_the_curve_they_are_of(tmp_path: Path) -> None:
+    lines = [Curve("fedavg", [1, 9], [0, 1]), Curve("fedgsp", [1, 9], [1, 1])]
+    plots = [LinePlot("l", "x", "y", lines, paper=paper) for paper in ([], [("fedgsp", 3, 0.5)])]
+    without, with_one = (draw_picture(Picture(f"p{at}", "", [[plot]]), tmp_path)[1] for at, plot in enumerate(plots))
+    colour = looks(["fedgsp"])[0].colour.lower()
+    assert "the paper" in with_one.read_text()
+    assert "the paper" not in without.read_text()
+    assert with_one.read_text().count(colour) > without.read_text().count(colour)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 TONES = {
@@ -12,11 +12,6 @@ TONES = {
 }  # fmt: skip
 """Names, as the page's style sheet has them, and what they are on white paper."""
 
-METHODS = {
-    "fedavg": "blue", "naive-gsp": "orange", "naive-gsp-icg": "green", "fedgsp": "red", "fedadam": "purple",
-    "fedgsp-capped": "ink", "chains-then-adam": "sky", "fedyogi": "brown", "fedadagrad": "grey",
-    "long-chains-then-adam": "violet",
-}  # fmt: skip
 DASHES = 4
 """Kinds of lines; the second and later curves of one colour are dashed."""
 
@@ -34,6 +29,22 @@ class Look:
         return TONES[self.tone]
 
 
+METHODS: Mapping[str, Look] = {
+    "fedavg": Look("blue"), "naive-gsp": Look("orange"), "naive-gsp-icg": Look("green"), "fedgsp": Look("red"),
+    "fedadam": Look("purple"), "fedyogi": Look("brown"), "fedadagrad": Look("grey"), "fedgsp-capped": Look("ink"),
+    "chains-then-adam": Look("sky"), "long-chains-then-adam": Look("violet"), "fedprox": Look("blue", 1),
+    "fedmmd": Look("green", 1), "fedfusion": Look("orange", 1), "ida": Look("red", 1), "fedadam+warm": Look("purple", 1),
+    "fedyogi+warm": Look("brown", 1),
+    "naivegsp": Look("orange"), "naivegsp+icg,-shuffled": Look("green"), "naivegsp+icg,-fixed-order": Look("green", 2),
+}  # fmt: skip
+"""By the methods' names, and by the paper's names of some."""
+
+
+def known_look(label: str) -> Look | None:
+    """The look of a method, in any spelling of its name; None for anything else."""
+    return METHODS.get("-".join(label.lower().split()))
+
+
 def looks(labels: Sequence[str]) -> list[Look]:
     """Colours for curves that are drawn together: methods of the table have theirs, the others those that are left.
 
@@ -43,9 +54,10 @@ def looks(labels: Sequence[str]) -> list[Look]:
     Returns:
         A look for each label, no two the same as long as there are enough.
     """
-    names = [METHODS.get("-".join(label.lower().split())) for label in labels]
+    names = [known_look(label) for label in labels]
     taken = [name if name is not None and name not in names[:at] else None for at, name in enumerate(names)]
-    left = [tone for tone in TONES if tone not in taken]
-    every = [Look(tone, dash) for dash in range(DASHES) for tone in (left if dash == 0 else TONES)]
+    plain = {look.tone for look in taken if look is not None and look.dash == 0}
+    every = [Look(tone, dash) for dash in range(DASHES) for tone in TONES if dash or tone not in plain]
+    every = [look for look in every if look not in taken]
     others = iter(every * (1 + len(labels) // len(every)))
-    return [next(others) if tone is None else Look(tone) for tone in taken]
+    return [next(others) if look is None else look for look in taken]

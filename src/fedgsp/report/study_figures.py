@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 
 from fedgsp.core.errors import InputError
-from fedgsp.report.colours import TONES, looks
+from fedgsp.report.colours import known_look, looks
 from fedgsp.report.plotting import require_plotting
 
-COLOURS = tuple(TONES.values())
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 3)), (0, (2, 4)))
 MARKERS = ("o", "s", "^", "D")
 """Of curves that are one point each: those of one colour differ in it."""
+NO_METHOD = "#9AA5B1"
+"""Of bars that are no method's."""
+PAPER = {"marker": "D", "markersize": 7, "markerfacecolor": "white", "markeredgewidth": 1.8, "linestyle": "none"}
+"""The paper's own figures, in the colour of their method."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class LinePlot:
-    """Curves over one axis."""
+    """Curves over one axis; `paper` has points of the paper's, by the label of their curve."""
 
     title: str
     x: str
     y: str
     lines: Sequence[Curve]
     log_x: bool = False
+    paper: Sequence[tuple[str, float, float]] = ()
 
     def draw(self, axes: Any) -> None:
         """Each in its colour and dashes, the same in every panel."""
@@ -58,6 +62,11 @@ class LinePlot:
             )  # fmt: skip
             if line.low:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
+            for label, x, y in self.paper:
+                if label == line.label:
+                    axes.plot([x], [y], markeredgecolor=colour, zorder=3, **PAPER)
+        if self.paper:
+            axes.plot([], [], markeredgecolor="black", label="the paper", **PAPER)
         if self.log_x:
             axes.set_xscale("log")
             _plain_log(axes.xaxis)
@@ -130,7 +139,18 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class BarChart:
-    """Bars, each a stack of one or more parts; `errors` are half-widths on top."""
+    """Bars, each a stack of one or more parts, in the colours of the methods that they are of.
+
+    Args:
+        title: What stands above it.
+        x: What stands below it.
+        y: What stands beside it.
+        labels: Of the bars.
+        stacks: The parts from below: their name, and a height for each bar.
+        errors: Half-widths on top.
+        method: The method of all bars, where the labels say something else.
+        paper: The paper's own figure for each bar; None where it has none.
+    """
 
     title: str
     x: str
@@ -138,24 +158,41 @@ class BarChart:
     labels: Sequence[str]
     stacks: Sequence[tuple[str, Sequence[float]]]
     errors: Sequence[float] = ()
+    method: str = ""
+    paper: Sequence[float | None] = ()
 
     def draw(self, axes: Any) -> None:
         """Stacked from below, the sum written on top."""
         bottom = np.zeros(len(self.labels))
+        known = [known_look(self.method or label) for label in self.labels]
+        colours = [NO_METHOD if look is None else look.colour for look in known]
+        hatches = ["//" if look is not None and look.dash else "" for look in known]
         for at, (name, values) in enumerate(self.stacks):
             axes.bar(
-                self.labels, values, bottom=bottom, color=COLOURS[at], label=name if len(self.stacks) > 1 else None, width=0.6,
-                hatch="" if at == 0 else "//", edgecolor="white", linewidth=0,
+                self.labels, values, bottom=bottom, color=colours if at == 0 else "white", width=0.6, edgecolor=colours,
+                hatch=hatches if at == 0 else "xx", linewidth=0 if at == 0 else 1,
             )  # fmt: skip
+            if len(self.stacks) > 1:  # no method's colour in the legend
+                style = {"color": NO_METHOD} if at == 0 else {"color": "white", "edgecolor": NO_METHOD, "hatch": "xx"}
+                axes.bar([0], [0], label=name, **style)
             bottom += np.asarray(values, dtype=float)
-        if any(self.errors):
-            axes.errorbar(range(len(self.labels)), bottom, yerr=self.errors, fmt="none", ecolor="black", capsize=4)
-        for at, total in enumerate(bottom):
-            axes.annotate(brief(total), (at, total), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+        for at, look in enumerate(known):  # white hatches, on the methods that share a colour with another
+            if look is not None and look.dash:
+                axes.patches[at].set_edgecolor("white")
+        halves = list(self.errors) or [0.0] * len(self.labels)
+        if any(halves):
+            axes.errorbar(range(len(self.labels)), bottom, yerr=halves, fmt="none", ecolor="black", capsize=4)
+        beside = list(self.paper) or [None] * len(self.labels)
+        for at, (total, half, theirs) in enumerate(zip(bottom, halves, beside, strict=True)):
+            top = max(total + half, theirs or 0.0)
+            axes.annotate(brief(total), (at, top), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
+            if theirs is not None:
+                axes.plot([at], [theirs], markeredgecolor="black", label="the paper", **PAPER)
         axes.margins(y=0.12)
         if len(self.labels) > 5 and max(map(len, self.labels)) > 5:
             axes.set_xticks(range(len(self.labels)), self.labels, rotation=40, ha="right", rotation_mode="anchor")
         axes.grid(axis="y", alpha=0.3)
+        axes.set_axisbelow(True)
 
 
 def brief(value: float) -> str:
@@ -184,11 +221,13 @@ class Picture:
         name: The name of its files.
         caption: What stands below it.
         rows: Rows of panels.
+        wide: How wide a panel is, as a multiple of the usual width.
     """
 
     name: str
     caption: str
     rows: Sequence[Sequence[Panel]]
+    wide: float = 1.0
 
     def digest(self) -> str:
         """Of what is drawn: it is the same wherever the figures are, while the bytes of a PNG are those of one matplotlib."""
@@ -202,7 +241,7 @@ def figure_of(picture: Picture) -> Any:
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in picture.rows)
-    figure = Figure(figsize=(4.1 * width + 0.6, 3.4 * len(picture.rows) + 0.6), layout="constrained")
+    figure = Figure(figsize=(4.1 * picture.wide * width + 0.6, 3.4 * len(picture.rows) + 0.6), layout="constrained")
     grid = figure.subplots(len(picture.rows), width, squeeze=False)
     handles: dict[str, Any] = {}
     for row, places in zip(picture.rows, grid, strict=True):

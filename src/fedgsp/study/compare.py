@@ -201,7 +201,7 @@ def compared(entrants: Sequence[Entrant], options: CompareOptions, notes: Sequen
         tables.append(_other_table(others, metric, options.fleet))
     drawn = {e.name: list(e.traces.values()) for e in (*whole, *(o for o in others if _evaluated(o) and not o.diverged))}
     score = None if metric == "loss" else metric
-    pictures = [curves_picture("compare", drawn, "each method over its seeds", score, options.fleet)] if drawn else []
+    pictures = [curves_picture("compare", drawn, "each method over its seeds", score, (options.fleet,))] if drawn else []
     return Findings("compare", TITLE, tables, pictures, facts, said)
 
 

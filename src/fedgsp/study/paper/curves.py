@@ -6,7 +6,7 @@ the order, but its authors' code shuffles (docs/methods-reference.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from fedgsp.run.metrics import best, evaluations, final, final_evaluations
 from fedgsp.study.curve_picture import FLEET, curves_picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate
+from fedgsp.study.paper.rows import PAPER, PAPER_END
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import window_of
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from fedgsp.study.records import Arm, Trace
 
 TITLE = "FedAvg, NaiveGSP, NaiveGSP+ICG and FedGSP over the rounds"
+
+
+TIMED = ("phone-4g", "hospital-fibre")
+"""The fleets whose seconds the pictures show: where waiting for each other costs most, and least."""
 
 
 def methods(runner: PaperRunner) -> dict[str, Method]:
@@ -56,10 +61,22 @@ def show(runner: PaperRunner, gathered: dict[Arm, dict[str, list[Trace]]]) -> Fi
         kept = {name: runs for name, runs in whole.items() if runs}
         tables.append(_table(arm, traces, _cut(runner, arm)))
         if len(traces) > 1:  # a curve alone compares nothing
-            pictures.append(curves_picture(_file(arm), kept, f"{arm.label}, {len(runner.seeds(arm))} seed(s)"))
+            of = f"{arm.label}, {len(runner.seeds(arm))} seed(s)"
+            pictures.append(curves_picture(_file(arm), kept, of, fleets=TIMED, paper=_papers(kept)))
         facts[arm.label] = {"model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "cut": _cut(runner, arm),
                             "methods": {name: _facts(runs) for name, runs in kept.items()}}  # fmt: skip
     return Findings("curves", TITLE, tables, pictures, facts)
+
+
+def _papers(names: Iterable[str]) -> dict[str, list[tuple[str, float, float]]]:
+    """The paper's figures of the methods: 80 % in its round, and accuracy and loss at the end."""
+    found: dict[str, list[tuple[str, float, float]]] = {"accuracy": [], "loss": []}
+    for name in names:
+        if (told := PAPER.get(name.lower())) is not None:
+            accuracy, loss, rounds = told
+            found["accuracy"] += [(name, PAPER_END, accuracy)] + ([] if rounds is None else [(name, rounds, 0.8)])
+            found["loss"].append((name, PAPER_END, loss))
+    return found
 
 
 def loss_rise(trace: Trace) -> tuple[float, float, int]:

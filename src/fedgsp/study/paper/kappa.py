@@ -72,10 +72,16 @@ def show(runner: PaperRunner, gathered: dict[float, list[Trace]]) -> Findings:
     errors = [accuracy[k].half or 0.0 for k in whole]
     bars = [
         BarChart(
-            "accuracy", "kappa", "test accuracy", [f"{k:g}" for k in whole], [("", [a.mean for a in accuracy.values()])], errors
+            "accuracy",
+            "kappa",
+            "test accuracy",
+            [f"{k:g}" for k in whole],
+            [("", [a.mean for a in accuracy.values()])],
+            errors,
+            "fedgsp",
         ),
-        BarChart("T_comp, normalised", "kappa", "of the largest", labels, [("", [comp[k] for k in gathered])]),
-        BarChart("T_comm, normalised", "kappa", "of the largest", labels, [("", [comm[k] for k in gathered])]),
+        BarChart("T_comp, normalised", "kappa", "of the largest", labels, [("", [comp[k] for k in gathered])], method="fedgsp"),
+        BarChart("T_comm, normalised", "kappa", "of the largest", labels, [("", [comm[k] for k in gathered])], method="fedgsp"),
     ]
     values = [a.mean for a in accuracy.values()]
     facts = {

@@ -9,6 +9,8 @@ PAPER: dict[str, tuple[float, float, int | None]] = {
     "fedadam": (0.821, 0.566, 87), "fedyogi": (0.832, 0.543, 93), "fedgsp": (0.854, 0.453, 34),
 }  # fmt: skip
 """The paper's Table 1: accuracy, loss, rounds to 80 %."""
+PAPER_END = 500
+"""The rounds after which it has them."""
 REPAIRED = ("fedadam+warm", "fedyogi+warm")
 """The adaptive servers with a plain mean in round 1, beside the printed ones."""
 OURS = ("fedgsp-capped", "chains-then-adam", "long-chains-then-adam")

@@ -17,7 +17,7 @@ from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
 from fedgsp.study.paper.long_table import TARGET, LongRuns, gather_long, long_facts, long_table, tuning_table
-from fedgsp.study.paper.rows import PAPER, RIVALS
+from fedgsp.study.paper.rows import PAPER, PAPER_END, RIVALS
 from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import mean_or_none, reached, scaled, window_of
@@ -106,7 +106,7 @@ def show(runner: PaperRunner, found: TunedRuns) -> Findings:
         seeds = len(runner.seeds(found.long.arm))
         facts["long"] = {**long_facts(found.long, seeds), "gaps_long": _long_gaps(found.long)}
         tables.insert(1, long_table(found.long, seeds, PAPER))
-    return Findings("table", TITLE, tables, [_picture(found, arm.rounds, arm.model)], facts, notes)
+    return Findings("table", TITLE, tables, [_picture(found, arm)], facts, notes)
 
 
 Means = tuple[float, float, float | None] | None
@@ -180,11 +180,18 @@ def _halves(traces: Mapping[str, Sequence[Trace]]) -> dict[str, float | None]:
     return {"accuracy": half("accuracy", RIVALS), "loss": half("loss", RIVALS), "fedavg": half("accuracy", ("fedavg",))}
 
 
-def _picture(found: TunedRuns, rounds: int, model: str) -> Picture:
+def _picture(found: TunedRuns, arm: Arm) -> Picture:
+    series = [("one learning rate for all", arm, found.paper), ("tuned", arm, found.tuned)]
+    if found.long is not None:
+        series.append(("tuned", found.long.arm, found.long.runs))
     panels = []
-    for title, traces in (("one learning rate for all", found.paper), ("tuned", found.tuned)):
+    for title, of, traces in series:
         whole = {name: runs for name, runs in traces.items() if not any(trace.diverged for trace in runs)}
         ends = [Estimate.of([final(trace.history, "accuracy") for trace in runs]) for runs in whole.values()]
         means, halves = [one.mean for one in ends], [one.half or 0.0 for one in ends]
-        panels.append(BarChart(title, "", "test accuracy", list(whole), [("", means)], halves))
-    return Picture("table", f"Test accuracy after {rounds} rounds ({model}); mean and 95 % interval over seeds.", [panels])
+        theirs = [PAPER[name][0] if name in PAPER else None for name in whole]
+        panels.append(
+            BarChart(f"{title}, {of.rounds} rounds", "", "test accuracy", list(whole), [("", means)], halves, paper=theirs)
+        )
+    caption = f"Test accuracy ({arm.model}), mean and 95 % interval over seeds; the paper's is after {PAPER_END} rounds."
+    return Picture("table", caption, [[panel] for panel in panels], wide=1.7)
