@@ -324,9 +324,13 @@ class TestFindings:
         assert facts["comp_spread"] < 0.02
         assert max(facts["real_comm"].values()) == 1.0
 
-    def test_curves_have_two_figures_against_four_costs(self, everything: Everything) -> None:
+    def test_curves_have_two_figures_against_five_costs(self, everything: Everything) -> None:
         picture, longer = everything.found["curves"].pictures  # none of a method alone
-        assert [len(row) for row in picture.rows] == [4, 4]
+        assert [len(row) for row in picture.rows] == [5, 5]
+        assert [panel.x for panel in picture.rows[0]][-2:] == [
+            "simulated seconds (phone-4g)",
+            "simulated seconds (hospital-fibre)",
+        ]
         assert len(picture.rows[0][0].lines) == 5  # type: ignore[union-attr]
         assert [line.label for line in longer.rows[0][0].lines] == ["FedAvg", "FedGSP"]  # type: ignore[union-attr]
 
@@ -355,7 +359,11 @@ class TestFindings:
         ends = {row[:2]: row[3] for row in everything.found["ours"].tables[-1].rows}
         assert ends["own clients, small_cnn, held-out clients", "fedgsp"] == "1 of 1"
         assert ends["own clients, held-out clients", "fedgsp"] == "2 of 2"
-        assert "the learning rates that were chosen with small_cnn. Cut there" in everything.found["ours"].tables[-1].note
+        skewed = next(place for place in facts["final"] if place.startswith("Dirichlet(0.1)")).removesuffix(", test samples")
+        assert ends[f"{skewed}, small_cnn, test samples", "fedgsp-capped"] == "1 of 1"
+        note = everything.found["ours"].tables[-1].note
+        assert f"With small_cnn, {skewed}: 3 rounds, 1 seed(s); cut for time: fedgsp@kappa=0.1, " in note
+        assert note.endswith("The learning rates are those that were chosen with small_cnn.")
 
     def test_each_piece_is_taken_away_alone(self, everything: Everything) -> None:
         whole = named("long-chains-then-adam")

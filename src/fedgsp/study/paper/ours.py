@@ -68,18 +68,28 @@ def gather(runner: PaperRunner) -> OwnRuns:
             for name, method in settings.items():
                 config = here.config(replace(method, name=f"{name} tuned"), arm, seed, holdout=held_out(runner))
                 found[words][name][seed] = here.trace(f"{name} tuned", config)
-    large = runner.preset.ours_large
-    if large is not None:
-        found[_large(large)] = {name: {} for name in settings if large.has(name)}
+    for words, large in larger(runner).items():
+        mine = found[_large(words, large)] = {name: dict[int, "Trace"]() for name in settings if large.has(name)}
         for seed in runner.seeds(large):
-            for name, by_seed in found[_large(large)].items():
-                config = runner.config(replace(settings[name], name=f"{name} tuned"), large, seed, holdout=held_out(runner))
-                by_seed[seed] = runner.trace(large.named(f"{name} tuned"), config)
+            for name, by_seed in mine.items():
+                config = places[words].config(
+                    replace(settings[name], name=f"{name} tuned"), large, seed, holdout=held_out(runner)
+                )
+                by_seed[seed] = places[words].trace(large.named(f"{name} tuned"), config)
     return OwnRuns(found, chosen)
 
 
-def _large(arm: Arm) -> str:
-    return f"{OWN}, {arm.model}"
+def larger(runner: PaperRunner) -> dict[str, Arm]:
+    """Data -> its series with a larger model, where the preset has one."""
+    preset = runner.preset
+    wanted = {OWN: preset.ours_large}
+    if preset.ours_skew:
+        wanted[Dealing(preset.ours_skew, runner.facts.clients).label] = preset.ours_large_skew
+    return {words: arm for words, arm in wanted.items() if arm is not None}
+
+
+def _large(words: str, arm: Arm) -> str:
+    return f"{words}, {arm.model}"
 
 
 def method_of(runner: PaperRunner, name: str) -> Method:
@@ -106,12 +116,12 @@ def show(runner: PaperRunner, found: OwnRuns) -> Findings:
     seeds = list(runner.seeds(arm))
     facts: dict[str, Any] = {
         "model": arm.model, "rounds": arm.rounds, "seeds": len(seeds), "chosen": found.chosen, "tuning": runner.sweeps(),
-        "large_seeds": 0 if preset.ours_large is None else len(runner.seeds(preset.ours_large)),
+        "large_seeds": max((len(runner.seeds(large)) for large in larger(runner).values()), default=0),
         "reached": {}, "final": {}, "verdicts": {},
     }  # fmt: skip
     notes, rows, ends, pairs = [], [], [], []
     for data, by_method in found.runs.items():
-        is_large = preset.ours_large is not None and data == _large(preset.ours_large)
+        is_large = data in {_large(words, large) for words, large in larger(runner).items()}
         targets = preset.ours_targets if data == OWN else preset.ours_large_targets if is_large else preset.ours_skew_targets
         for part, words in EVALUATED_ON.items():
             place = f"{data}, {words}"
@@ -187,20 +197,21 @@ def _tables(runner: PaperRunner, found: OwnRuns, rows: Sequence[Any], ends: Sequ
         f"long the start is) came out of some hundred earlier validation runs with seed 0, which rivals did not have, and out "
         f"of those in `study ablation`, where FedGSP has as many forms."
         + (f" On {preset.ours_skew} nothing was tuned." if preset.ours_skew else " Cut for time: data with label skew.")
-        + _of_large(preset.ours_large, arm.model),
+        + _of_large(larger(runner), arm.model),
         kept=False,
     )  # fmt: skip
     return [against, until, end]
 
 
-def _of_large(large: Arm | None, model: str) -> str:
-    if large is None:
+def _of_large(series: Mapping[str, Arm], model: str) -> str:
+    if not series:
         return " Cut for time: a larger model."
-    cut = [name for name in ENTRANTS if not large.has(name)]
-    return (
-        f" With {large.model}: {large.rounds} rounds, {large.seeds} seed(s), the learning rates that were chosen with {model}."
-        + (f" Cut there for time: {', '.join(cut)}." if cut else "")
-    )
+    said = ""
+    for words, large in series.items():
+        cut = [name for name in ENTRANTS if not large.has(name)]
+        said += f" With {large.model}, {words}: {large.rounds} rounds, {large.seeds} seed(s)"
+        said += f"; cut for time: {', '.join(cut)}." if cut else "."
+    return f"{said} The learning rates are those that were chosen with {model}."
 
 
 def _cells(found: Sequence[Reached | None]) -> tuple[Any, ...]:

@@ -23,9 +23,9 @@ class Preset:
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
     accuracy hardly depends on it (`study kappa`) and computing does. `table_long` is the longer series of the table's
-    methods, NaiveGSP and ours, tuned. `ours_large` are runs of `study ours`
-    with a larger model, for which nothing is tuned. `advice_skew` says whether `study advice` looks at these
-    runs, too. What begins with `attack` is about the robustness study.
+    methods, NaiveGSP and ours, tuned. `ours_large` and `ours_large_skew` are runs of `study ours` with a larger model, for
+    which nothing is tuned, on the data's own clients and on those of `ours_skew`. `advice_skew` says whether `study advice`
+    looks at these runs, too. What begins with `attack` is about the robustness study.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Preset:
     holdout: float = 0.1
     ours_targets: tuple[float, ...] = (0.8, 0.78, 0.75, 0.82)
     ours_large: Arm | None = None
+    ours_large_skew: Arm | None = None
     ours_large_targets: tuple[float, ...] = (0.8, 0.75, 0.7, 0.6)
     ours_skew: str | None = "Dirichlet(0.1)"
     ours_skew_targets: tuple[float, ...] = (0.75, 0.7, 0.65)
@@ -110,6 +111,7 @@ PRESETS: Mapping[str, Preset] = {
         ),
         ours_large=Arm("leaf_cnn", 20, 2, 3, only=("fedgsp", "fedgsp@kappa=0.1", "fedgsp-capped", "fedgsp-capped@kappa=0.1",
                                                    "chains-then-adam", "long-chains-then-adam")),
+        ours_large_skew=Arm("leaf_cnn", 20, 2, 3, only=("fedgsp", "fedgsp-capped", "long-chains-then-adam")),
         growth=Arm("small_cnn", 40, 1), kappa=Arm("small_cnn", 60, 3), table=Arm("small_cnn", 60, 3),
         rivals=Arm("small_cnn", 30, 3), cost=Arm("small_cnn", 100, 3), ours=Arm("small_cnn", 20, 5, 3),
         skew=Arm("small_cnn", 20, 1), few=Arm("small_cnn", 12, 1), adaptive=Arm("small_cnn", 20, 3), tune_rounds=15,
@@ -132,6 +134,7 @@ PRESETS: Mapping[str, Preset] = {
         batch_size=10, beta=4, group_counts=(4, 6),
         holdout=0.15, workers=0, ours_targets=(0.1, 0.9), ours_skew_targets=(0.1,),
         ours_large=Arm("small_cnn", 3, 1, 3, only=("fedgsp", "fedgsp-capped")), ours_large_targets=(0.1,),
+        ours_large_skew=Arm("small_cnn", 3, 1, 3, only=("fedgsp", "fedgsp-capped")),
         skews=("own clients", "Dirichlet(0.1)"), skew_clients=(10,),
         skew_whole=(10,), few_skews=("Dirichlet(1)",), few_clients=(6,),
     ),
@@ -150,7 +153,7 @@ def with_model(preset: Preset, model: str) -> Preset:
     curves = tuple(arm for arm in preset.curves if arm.model == model) or (replace(preset.curves[0], model=model),)
     long = None if preset.table_long is None else replace(preset.table_long, model=model)
     arms = {name: replace(getattr(preset, name), model=model) for name in ARMS}
-    return replace(preset, curves=curves, table_long=long, ours_large=None, **arms)
+    return replace(preset, curves=curves, table_long=long, ours_large=None, ours_large_skew=None, **arms)
 
 
 def with_rounds(preset: Preset, rounds: int) -> Preset:
@@ -163,7 +166,9 @@ def with_rounds(preset: Preset, rounds: int) -> Preset:
     curves = tuple(replace(arm, rounds=rounds) for arm in preset.curves if not arm.only)
     arms = {name: replace(getattr(preset, name), rounds=rounds) for name in ARMS}
     tuning = min(rounds, preset.tune_rounds)
-    return replace(preset, curves=curves, table_long=None, ours_large=None, tune_rounds=tuning, target=None, **arms)
+    return replace(
+        preset, curves=curves, table_long=None, ours_large=None, ours_large_skew=None, tune_rounds=tuning, target=None, **arms
+    )
 
 
 def preset_named(name: str) -> Preset:
