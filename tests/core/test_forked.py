@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pytest
 
 from fedgsp.core import fork_server, forked
 from fedgsp.core.fork_server import serve
+from tests.support.waiting import until
 
 __all__ = ["serve"]  # the server imports this module
 HERE = "tests.core.test_forked"
@@ -186,14 +185,6 @@ def test_one_that_has_a_thread_does_not_fork_and_says_so(monkeypatch: pytest.Mon
     assert told()["parent"] != os.getpid()  # found out with the next
     monkeypatch.setattr(forked._SERVERS, "forking", False)
     assert told()["parent"] == os.getpid()
-
-
-def until(holds: Callable[[], bool], seconds: float = 300.0) -> None:
-    """Wait; the limit is there for what never comes."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:

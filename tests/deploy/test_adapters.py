@@ -14,7 +14,8 @@ import fedgsp
 from fedgsp.deploy.local import LocalDeployment, ended_run
 from fedgsp.deploy.settings import read_deployment
 from tests.support import lora
-from tests.support.real_deployments import deployment, until
+from tests.support.real_deployments import deployment
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,8 @@ from fedgsp.deploy.generate import SiteData, Wanted, write_deployment
 from fedgsp.deploy.layout import Deployment
 from fedgsp.deploy.local import environment, free_ports, presence, register
 from fedgsp.deploy.supervise import Supervisor
-from tests.support.real_deployments import deployment, until
+from tests.support.real_deployments import deployment
+from tests.support.waiting import until
 
 SCHEMA = Path(__file__).with_name("compose-spec.json")
 

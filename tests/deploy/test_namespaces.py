@@ -18,7 +18,7 @@ from fedgsp.deploy.layout import read_deployment
 from fedgsp.deploy.local import environment
 from fedgsp.deploy.supervise import Supervisor
 from tests.support.network_namespaces import Machines, permitted
-from tests.support.real_deployments import until
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.slow,

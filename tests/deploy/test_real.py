@@ -27,7 +27,8 @@ from fedgsp.deploy.layout import read_deployment
 from fedgsp.deploy.local import LocalDeployment
 from fedgsp.deploy.replay import replay
 from fedgsp.deploy.superlink import SuperLink
-from tests.support.real_deployments import children, deployment, marked_with, until
+from tests.support.real_deployments import children, deployment, marked_with
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,8 @@ from fedgsp.deploy.certificates import Authority, make_node_key, read_node_key
 from fedgsp.deploy.local import LocalDeployment, free_ports, presence, register, unregister
 from fedgsp.deploy.sitecheck import check_site
 from fedgsp.deploy.superlink import Distrusted, SuperLink, Unreachable
-from tests.support.real_deployments import deployment, until
+from tests.support.real_deployments import deployment
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

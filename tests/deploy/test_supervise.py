@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from fedgsp.core.errors import RunFailed
 from fedgsp.deploy import guardian
 from fedgsp.deploy.supervise import Supervisor, recorded
+from tests.support.waiting import until
 
 SLEEPER = "import time; time.sleep(600)"
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPER!r}], start_new_session=True).wait()"
@@ -24,13 +23,6 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
-
-
-def until(done: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_leaving_stops_children_and_their_children(tmp_path: Path) -> None:

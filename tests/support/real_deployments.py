@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,6 @@ def deployment(root: Path, nodes: int, *, insecure: bool = False, **options: Any
     place, ports = loopback(root, nodes, insecure)
     write_from(Options(nodes=nodes, **options), place, ports)
     return place
-
-
-def until(done: Callable[[], bool], seconds: float, what: str = "it") -> None:
-    """Wait for something, not for ever."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, f"waited {seconds:g} seconds in vain for {what}"
-        time.sleep(0.1)
 
 
 def children(pid: int) -> list[int]:

@@ -13,7 +13,8 @@ pytest.importorskip("flwr")
 from fedgsp.deploy import guardian
 from fedgsp.deploy.local import START_SECONDS, LocalDeployment, presence
 from fedgsp.deploy.registered_keys import read_keys, restore
-from tests.support.real_deployments import children, deployment, until
+from tests.support.real_deployments import children, deployment
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 import fedgsp
 from tests.support import ray_clusters, tiny
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 RAY = Path(sys.executable).parent / "ray"
@@ -89,13 +89,6 @@ def raylets() -> Iterator[Raylets]:
     made.stop()
 
 
-def _until(holds: Callable[[], bool], seconds: float = 600) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def _lines(run: Path, kind: str) -> list[dict[str, Any]]:
     file = run / "events.jsonl"
     whole = file.read_text().splitlines() if file.exists() else []
@@ -131,7 +124,7 @@ def test_a_node_killed_in_mid_round_changes_no_bit(method: str, raylets: Raylets
     out, local, options = tmp_path / "run", tmp_path / "local", ["--method", method, *long(tmp_path)]
     killed = raylets.second()
     run = raylets.run("run", *options, "--engine", "ray", "--address", "auto", "--out", str(out))
-    _until(lambda: any(hop["round"] == 2 for hop in _lines(out, "hop")))
+    until(lambda: any(hop["round"] == 2 for hop in _lines(out, "hop")))
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     told, _ = run.communicate(timeout=900)
@@ -147,7 +140,7 @@ def test_a_node_that_comes_later_is_used_from_the_next_round_on(raylets: Raylets
     # so many rounds that a node is up, and its worker has imported torch, well before the last
     options = [*long(tmp_path)[:-1], "10", "--engine", "ray", "--address", "auto", "--profile", "--out", str(out)]
     run = raylets.run("run", *options)
-    _until(lambda: bool(_lines(out, "hop")))
+    until(lambda: bool(_lines(out, "hop")))
     raylets.add()
     told, _ = run.communicate(timeout=900)
     assert run.returncode == 0, told
@@ -160,7 +153,7 @@ def test_a_run_whose_cluster_is_gone_resumes_from_its_checkpoint(raylets: Raylet
     raylets.second()
     options = ["--method", "naive-gsp", *long(tmp_path), "--engine", "ray", "--address", "auto", "--out", str(out)]
     run = raylets.run("run", *options)
-    _until(lambda: any(hop["round"] == 2 for hop in _lines(out, "hop")))
+    until(lambda: any(hop["round"] == 2 for hop in _lines(out, "hop")))
     run.send_signal(signal.SIGKILL)  # the head's machine: the driver goes with it
     run.communicate(timeout=600)
     raylets.stop()

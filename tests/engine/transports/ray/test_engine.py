@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ from fedgsp.run.callbacks import Callback, Failure
 from fedgsp.server import Mean
 from tests.support import ray_clusters, tiny
 from tests.support.faulty_rules import Dies, Raises, RaisesOnce, Stops
+from tests.support.waiting import until
 from tests.support.waking import Waker
 
 pytestmark = pytest.mark.timing
@@ -267,7 +267,7 @@ def test_a_worker_that_is_stopped_is_replaced_after_the_limit(tmp_path: Path) ->
     # What was said of the hops before may not have left the stopped process: then an earlier client of its chain is named.
     assert lost.client in walked[: walked.index(5) + 1]
     assert "took longer than the 4 s" in lost.cause
-    _until(lambda: not Path(f"/proc/{flag.read_text()}").exists(), 300)
+    until(lambda: not Path(f"/proc/{flag.read_text()}").exists(), 300)
 
 
 @pytest.mark.slow
@@ -352,7 +352,7 @@ def test_a_ray_of_our_own_listens_on_this_machine_only_and_goes_with_the_run(tmp
     )  # fmt: skip
     try:
         history = tmp_path / "run" / "journal.jsonl"
-        _until(lambda: history.exists() and history.read_text().count("\n") >= 2, 600)
+        until(lambda: history.exists() and history.read_text().count("\n") >= 2, 600)
         family = _descendants(run.pid)
         listening = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout.splitlines()
         ours = [line for line in listening if any(f"pid={pid}," in line for pid in family)]
@@ -362,19 +362,12 @@ def test_a_ray_of_our_own_listens_on_this_machine_only_and_goes_with_the_run(tmp
         _, told = run.communicate(timeout=300)
         assert run.returncode == 130, told
         assert "fedgsp resume" in told
-        _until(lambda: not any(_alive(pid) for pid in family), 300)
+        until(lambda: not any(_alive(pid) for pid in family), 300)
     finally:
         run.kill()
     rounds = history.read_text().count("\n") + 1
     goes_on = fedgsp.resume(tmp_path / "run", rounds=rounds, workers=0, engine="local")
     assert states(goes_on) == states(fedgsp.train("fedgsp", DATA, rounds=rounds, workers=0))
-
-
-def _until(holds: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def _descendants(pid: int) -> set[int]:

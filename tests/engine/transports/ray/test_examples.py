@@ -13,6 +13,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from tests.support import ray_clusters, tiny
+from tests.support.waiting import until
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "ray"
 
@@ -72,7 +73,7 @@ def test_the_slurm_script_runs_and_goes_on(tmp_path: Path) -> None:
             script.terminate()  # as Slurm does before its time limit
             assert script.wait(240) != 0
         assert json.loads(result.read_text())["status"] == "interrupted", (tmp_path / "log").read_text()
-        assert not ray_clusters.left(own)
+        until(lambda: not ray_clusters.left(own), 240, "what Ray's nodes started to end with them")
         done = subprocess.run([*sbatch, *options], env=environment, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     finally:
