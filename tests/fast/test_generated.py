@@ -62,7 +62,7 @@ def test_auto_and_off_agree_or_auto_says_why_not(recipe: Recipe, rule: str, batc
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(400, of=2000), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=examples(250, of=2000), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(recipes(), st.sampled_from(sorted(RULES)), st.sampled_from([1, 2, 4, 7, 40]), st.sampled_from([0.001, 0.05, 0.3]))
 def test_thousands_of_them(recipe: Recipe, rule: str, batch_size: int, lr: float) -> None:
     check(recipe, rule, batch_size, lr)

@@ -11,7 +11,7 @@ from tests.mutations.__main__ import LEAST_PATIENCE, ROOT, TIMES_LONGER, patienc
 from tests.mutations.faults import FAULTS
 from tests.support import tiny
 
-SAMPLE = 30
+SAMPLE = 20
 
 
 @pytest.mark.slow

@@ -40,9 +40,9 @@ from tests.support.small_federations import images
 
 SHORT = Arm("small_cnn", 2, 1)
 LONGER = Arm("small_cnn", 3, 1, only=("fedavg", "fedgsp", "chains-then-adam"))
-ALONE = Arm("small_cnn", 4, 1, only=("FedAvg",))
+ALONE, OTHER = Arm("small_cnn", 4, 1, only=("FedAvg",)), Arm("small_cnn", 5, 1, only=("FedGSP",))
 SMOKE = replace(
-    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP")), ALONE),
+    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP")), ALONE, OTHER),
     table_long=LONGER,
     growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
     ours=replace(SHORT, seeds=2, first_seed=3), tune_rounds=1,
@@ -337,7 +337,7 @@ class TestFindings:
     def test_a_longer_series_says_what_was_cut(self, everything: Everything) -> None:
         facts = everything.found["curves"].facts["small_cnn, 3 rounds"]
         assert facts["cut"] == ["NaiveGSP", "NaiveGSP+ICG, fixed order", "NaiveGSP+ICG, shuffled"]
-        assert "Cut for time: NaiveGSP; " in everything.found["curves"].tables[-1].note
+        assert "Cut for time: NaiveGSP; " in everything.found["curves"].tables[1].note
         _, longer, _, _ = everything.found["table"].tables
         assert sorted(row[0] for row in longer.rows) == ["chains-then-adam", "fedavg", "fedgsp"]
         assert "Cut for time: fedprox, fedmmd, " in longer.note
@@ -345,13 +345,16 @@ class TestFindings:
         assert (told["rounds"], told["seeds"], len(told["cut"])) == (3, 1, 12)
         assert told["gaps_long"]["cut"] == ["accuracy", "loss", "fewer_rounds"], "a mean over other rivals is another figure"
         assert "small_cnn, 3 rounds" in everything.found["cost-to-target"].facts["target"]
-        # of a method that was cut from a series, the shorter runs count: it has them with both seeds
+        # of a method that was cut from a series, its longest other runs count
         told = everything.found["cost-to-target"].facts["target"]["small_cnn, 4 rounds"]
-        assert (told["rounds"], [len(told["to_80"][name]) for name in ("fedavg", "fedgsp")]) == (4, [1, 2])
+        assert (told["rounds"], [len(told["to_80"][name]) for name in ("fedavg", "fedgsp")]) == (4, [1, 1])
         (words,) = (line for line in long_words(told_by(everything)) if "After 4 rounds" in line)
         assert re.search(
-            r"FedAvg ends at [\d.]+ % \(the paper after 500: 80.1 %\); FedGSP, cut for time after 2 rounds, has [\d.]+ %", words
+            r"FedAvg ends at [\d.]+ % \(the paper after 500: 80.1 %\); FedGSP, cut for time after 5 rounds, has [\d.]+ %", words
         )
+        (words,) = (line for line in long_words(told_by(everything)) if "After 5 rounds" in line)
+        assert "rounds to 80 %" not in words, "FedAvg's end is the target, and it was cut here"
+        assert re.search(r"FedGSP ends at [\d.]+ % .*; FedAvg, cut for time after 4 rounds, has [\d.]+ % there", words)
 
     def test_ours_with_a_larger_model_has_the_values_of_the_smaller(self, everything: Everything) -> None:
         facts = everything.found["ours"].facts

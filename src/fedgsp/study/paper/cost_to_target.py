@@ -53,18 +53,19 @@ def gather(runner: PaperRunner) -> CostRuns:
         found.held[ONE_LR][name] = runner.traces(f"{name} with {held_out} held out", runner.method(name), arm, holdout=held_out)
         found.held[TUNED][name] = runner.traces(f"{name} tuned with {held_out} held out", best.method, arm, holdout=held_out)
     for curve in runner.preset.curves:
-        series = {name: _series(runner, curve, name) for name in METHODS}
-        found.whole[curve] = {name: runner.traces(arm.named(name), runner.method(name), arm) for name, arm in series.items()}
+        if curve.has(WORDS["fedavg"]):  # its end is the target
+            series = {name: _series(runner, curve, name) for name in METHODS}
+            found.whole[curve] = {n: runner.traces(arm.named(n), runner.method(n), arm) for n, arm in series.items()}
     return found
 
 
 def _series(runner: PaperRunner, curve: Arm, name: str) -> Arm:
-    """The curve's own runs; of a method that was cut from a longer series, the shorter runs with that model.
+    """The curve's own runs; of a method that was cut from a series, the longest other runs with that model.
 
     A target that it reaches there is reached as soon in a longer run.
     """
-    shorter = (arm for arm in runner.preset.curves if arm.model == curve.model and not arm.only)
-    return curve if curve.has(WORDS[name]) else next(shorter, curve)
+    others = [arm for arm in runner.preset.curves if arm.model == curve.model and arm.has(WORDS[name])]
+    return curve if curve.has(WORDS[name]) else max(others, key=lambda arm: arm.rounds, default=curve)
 
 
 def _held_out(runner: PaperRunner) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -30,39 +30,45 @@ def long_words(found: Mapping[str, Any]) -> list[str]:
 def _one_rate(curves: Facts, costs: Facts) -> list[str]:
     """The longer series of the curves: FedAvg and FedGSP with the paper's learning rate.
 
-    Where FedGSP was cut from one, its shorter run says when it had 80 %, and where it was then.
+    Of one that was cut from a series, its longest other runs with that model say where it was.
     """
     said = []
     for label, told in curves.items():
-        if not told.get("cut") and "," not in label:
-            continue
         ends = {name: fmean(told["methods"][name]["accuracy"]) for name in NAMES.values() if name in told["methods"]}
-        when = costs.get(label, {}).get("to_80", {})
-        if "FedAvg" not in ends or not {*NAMES} <= when.keys():
+        if (not told.get("cut") and "," not in label) or not ends:
             continue
+        when = costs.get(label, {}).get("to_80", {})
         rounds = "; ".join(
             f"{words} in {_rounds(when[name])} (the paper: {theirs})"
             for (name, words), theirs in zip(NAMES.items(), reversed(PAPER_ROUNDS), strict=True)
+            if name in when
         )
         said.append(
             f"**After {told['rounds']} rounds** with the paper's learning rate ({told['model']}, {told['seeds']} seed(s), "
-            f"[curves](curves/README.md)): rounds to 80 %: {rounds}. {_ends(ends, curves.get(told['model'], {}))}."
+            f"[curves](curves/README.md)): {f'rounds to 80 %: {rounds}. ' if rounds else ''}"
+            f"{_ends(ends, [one for one in curves.values() if one['model'] == told['model']])}."
         )
     return said
 
 
-def _ends(ends: Mapping[str, float], shorter: Facts) -> str:
-    avg, papers = 100 * ends["FedAvg"], {name: 100 * PAPER[name][0] for name in NAMES}
-    if "FedGSP" in ends:
-        gap, theirs = 100 * ends["FedGSP"] - avg, papers["fedgsp"] - papers["fedavg"]
-        return (
-            f"FedGSP ends at {100 * ends['FedGSP']:.1f} %, FedAvg at {avg:.1f} %: {gap:+.1f} points (the paper: {theirs:+.1f})"
-        )
-    text = f"FedAvg ends at {avg:.1f} % (the paper after 500: {papers['fedavg']:.1f} %)"
-    known = shorter.get("methods", {}).get("FedGSP")
-    if known is None:
-        return text + "; FedGSP was cut for time"
-    return f"{text}; FedGSP, cut for time after {shorter['rounds']} rounds, has {100 * fmean(known['accuracy']):.1f} % there"
+def _ends(ends: Mapping[str, float], others: Sequence[Facts]) -> str:
+    papers = {words: 100 * PAPER[name][0] for name, words in NAMES.items()}
+    if len(ends) == len(NAMES):
+        avg, gsp = (100 * ends[words] for words in NAMES.values())
+        theirs = papers["FedGSP"] - papers["FedAvg"]
+        return f"FedGSP ends at {gsp:.1f} %, FedAvg at {avg:.1f} %: {gsp - avg:+.1f} points (the paper: {theirs:+.1f})"
+    said = [f"{words} ends at {100 * end:.1f} % (the paper after 500: {papers[words]:.1f} %)" for words, end in ends.items()]
+    for words in NAMES.values():
+        if words not in ends:
+            known = [one for one in others if words in one["methods"]]
+            longest = max(known, key=lambda one: one["rounds"], default=None)
+            said.append(
+                f"{words} was cut for time"
+                if longest is None
+                else f"{words}, cut for time after {longest['rounds']} rounds, has "
+                f"{100 * fmean(longest['methods'][words]['accuracy']):.1f} % there"
+            )
+    return "; ".join(said)
 
 
 def _rounds(several: list[Any]) -> str:
