@@ -46,7 +46,7 @@ def _one_rate(curves: Facts, costs: Facts) -> list[str]:
         said.append(
             f"**After {told['rounds']} rounds** with the paper's learning rate ({told['model']}, {told['seeds']} seed(s), "
             f"[curves](curves/README.md)): {f'rounds to 80 %: {rounds}. ' if rounds else ''}"
-            f"{_ends(ends, [one for one in curves.values() if one['model'] == told['model']])}."
+            f"{_ends(ends, [one for one in curves.values() if one['model'] == told['model']])}.{_order(told['methods'])}"
         )
     return said
 
@@ -69,6 +69,15 @@ def _ends(ends: Mapping[str, float], others: Sequence[Facts]) -> str:
                 f"{100 * fmean(longest['methods'][words]['accuracy']):.1f} % there"
             )
     return "; ".join(said)
+
+
+def _order(methods: Facts) -> str:
+    """All methods of a series, the most accurate first, where it has more than FedAvg and FedGSP."""
+    ends = {name: fmean(one["accuracy"]) for name, one in methods.items()}
+    if len(ends) <= len(NAMES):
+        return ""
+    shown = "; ".join(f"{name} {100 * ends[name]:.1f} %" for name in sorted(ends, key=lambda name: -ends[name]))
+    return f" All in order: {shown}. In the paper FedGSP is first and NaiveGSP+ICG second, before NaiveGSP and FedAvg."
 
 
 def _rounds(several: list[Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.paper.dealing import SKEWS
-from fedgsp.study.paper.rows import LONG
+from fedgsp.study.paper.rows import ABLATION, LONG
 from fedgsp.study.records import Arm
 
 
@@ -102,13 +102,10 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST,
         curves=(
-            Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=("FedAvg", "FedGSP")),
-            Arm("leaf_cnn", 250, 1, only=("FedAvg",)),
+            Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=ABLATION),
+            Arm("leaf_cnn", 250, 1, only=("FedAvg", "FedGSP")), Arm("leaf_cnn", 500, 1, only=("FedGSP",)),
         ),
-        table_long=Arm(
-            "small_cnn", 500, 1, only=("fedavg", "ida", "fedadagrad", "fedadam", "fedyogi", "naive-gsp", "fedgsp",
-                                       "fedgsp-capped", "chains-then-adam", "long-chains-then-adam"),
-        ),
+        table_long=Arm("small_cnn", 500, 1, only=LONG),
         ours_large=Arm("leaf_cnn", 20, 2, 3, only=("fedgsp", "fedgsp@kappa=0.1", "fedgsp-capped", "fedgsp-capped@kappa=0.1",
                                                    "chains-then-adam", "long-chains-then-adam")),
         ours_large_skew=Arm("leaf_cnn", 20, 2, 3, only=("fedgsp", "fedgsp-capped", "long-chains-then-adam")),

@@ -11,6 +11,8 @@ PAPER: dict[str, tuple[float, float, int | None]] = {
 """The paper's Table 1: accuracy, loss, rounds to 80 %."""
 PAPER_END = 500
 """The rounds after which it has them."""
+ABLATION = ("FedAvg", "NaiveGSP", "NaiveGSP+ICG, fixed order", "NaiveGSP+ICG, shuffled", "FedGSP")
+"""The methods of the curves, by the paper's names."""
 REPAIRED = ("fedadam+warm", "fedyogi+warm")
 """The adaptive servers with a plain mean in round 1, beside the printed ones."""
 OURS = ("fedgsp-capped", "chains-then-adam", "long-chains-then-adam")
