@@ -58,7 +58,7 @@ def test_a_run_that_will_not_gets_none(
     assert asked == []
 
 
-@pytest.mark.parametrize("content", [None, "no = = toml", "run = 3\n", "[run]\nworkers = 0\n"])
+@pytest.mark.parametrize("content", [None, "no = = toml", "run = 3\n", f"a = {'[' * 20_000}", "[run]\nworkers = 0\n"])
 def test_what_is_told_beside_a_file_counts_and_a_bad_file_is_left_to_its_reader(
     asked: list[str], tmp_path: Path, content: str | None
 ) -> None:
@@ -66,6 +66,11 @@ def test_what_is_told_beside_a_file_counts_and_a_bad_file_is_left_to_its_reader(
     if content is not None:
         config.write_text(content)
     assert start_ahead(config, {"workers": 2, "engine": "local"})
+
+
+def test_a_pipe_is_not_waited_for(asked: list[str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.toml")
+    assert start_ahead(tmp_path / "config.toml", {})
 
 
 def test_one_core_has_nothing_to_do_side_by_side(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgsp.core import forked
+from fedgsp.core.files import read_regular
 from fedgsp.core.machine import cores
 
 MODULE = "fedgsp.engine.transports.process_worker"
@@ -37,8 +38,8 @@ def start_ahead(config: Path | None, options: Mapping[str, Any], sets: Sequence[
     """
     workers, engine = options.get("workers"), options.get("engine")
     if config is not None:
-        with suppress(OSError, ValueError, AttributeError):  # whoever reads it in earnest says what is wrong with it
-            told = tomllib.loads(config.read_text())
+        with suppress(OSError, ValueError, AttributeError, RecursionError):  # who reads it in earnest says what is wrong
+            told = tomllib.loads(read_regular(config).decode())
             workers = told.get("run", {}).get("workers") if workers is None else workers
             engine = told.get("engine", {}).get("name") if engine is None else engine
     asked = (entry.partition("=")[0].strip() for entry in sets)

@@ -12,8 +12,8 @@ TONES = {
 }  # fmt: skip
 """Names, as the page's style sheet has them, and what they are on white paper."""
 
-DASHES = 4
-"""Kinds of lines; the second and later curves of one colour are dashed."""
+MARKERS = ("o", "s", "^", "D")
+"""Kinds of points; what shares a colour with another differs in them, or in dashes."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def looks(labels: Sequence[str]) -> list[Look]:
     names = [known_look(label) for label in labels]
     taken = [name if name is not None and name not in names[:at] else None for at, name in enumerate(names)]
     plain = {look.tone for look in taken if look is not None and look.dash == 0}
-    every = [Look(tone, dash) for dash in range(DASHES) for tone in TONES if dash or tone not in plain]
+    every = [Look(tone, dash) for dash in range(len(MARKERS)) for tone in TONES if dash or tone not in plain]
     every = [look for look in every if look not in taken]
     others = iter(every * (1 + len(labels) // len(every)))
     return [next(others) if look is None else look for look in taken]

@@ -14,7 +14,7 @@ from fedgsp.core.errors import InputError
 from fedgsp.core.imports import need
 from fedgsp.cost import FLEETS
 from fedgsp.plan.divergence import distributions, pairwise_cpd
-from fedgsp.report.colours import TONES, looks
+from fedgsp.report.colours import MARKERS, TONES, looks
 from fedgsp.report.labels import RunGroup, group_runs
 from fedgsp.report.lane_figure import draw_rounds, group_counts, kinds_of_run, picked_rounds, plain
 from fedgsp.run.files import CannotWrite, write_whole
@@ -155,7 +155,7 @@ def _cpd(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bo
         run = runs[group.runs[0]]
         if run.facts is not None and run.plans and len(run.plans[0]["chains"]) > 1:
             boxes[plain(group.label)] = np.maximum(pairwise_cpd(distributions(group_counts(run, run.plans[0]))), 1e-9)
-            colours.append(look.colour)
+            colours.append((look.colour, "" if look.dash == 0 else "//"))
     if not boxes:
         return False
     axes = figure.subplots()
@@ -163,8 +163,8 @@ def _cpd(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -> bo
         list(boxes.values()), whis=(0, 100), orientation="horizontal", tick_labels=list(boxes), patch_artist=True,
         medianprops={"color": "black"},
     )  # fmt: skip
-    for box, colour in zip(drawn["boxes"], colours, strict=True):
-        box.set(facecolor=colour, alpha=0.6)
+    for box, (colour, hatch) in zip(drawn["boxes"], colours, strict=True):
+        box.set(facecolor=colour, alpha=0.6, hatch=hatch)
     axes.set(xscale="log", xlabel="class probability distance over pairs of groups, round 1")
     axes.invert_yaxis()
     return True
@@ -206,7 +206,10 @@ def _clients(figure: Any, runs: Sequence[RunView], groups: Sequence[RunGroup]) -
         scores = run.client_scores()
         if scores is None or run.facts is None or len(scores) != len(run.facts.train):
             continue
-        axes.scatter(run.facts.train, scores, s=9, alpha=0.5, color=look.colour, label=plain(group.label), linewidths=0)
+        axes.scatter(
+            run.facts.train, scores, s=9, alpha=0.5, color=look.colour, label=plain(group.label), linewidths=0,
+            marker=MARKERS[look.dash],
+        )  # fmt: skip
     if not axes.collections:
         return False
     axes.set_xscale("log")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 460, 200
 LEFT, BOTTOM, TOP = 48, 24, 8
+DASHED = ("", *(f' stroke-dasharray="{dashes}"' for dashes in ("6 3", "2 3", "8 3 2 3")))
+MARKS = ("&#9632;", "&#9633;", "&#9670;", "&#9671;")
+"""Methods that share a colour differ in these."""
 MOST_BARS = 60
 """Clients that a federation's picture shows; of more, an even sample by size."""
 
@@ -75,10 +78,11 @@ def curve(lines: Mapping[str, Sequence[tuple[float, float]]], y: str) -> str:
         across = LEFT + (point[0] - x0) / wide * (WIDTH - LEFT - 10)
         return f"{across:.1f},{HEIGHT - BOTTOM - (point[1] - y0) / high * (HEIGHT - BOTTOM - TOP):.1f}"
 
-    tones = [look.colour for look in looks(list(lines))]
+    chosen = looks(list(lines))
     drawn = "".join(
-        f'<polyline fill="none" stroke="{tone}" stroke-width="2" points="{" ".join(map(place, line))}"/>'
-        for tone, line in zip(tones, lines.values(), strict=True)
+        f'<polyline fill="none" stroke="{look.colour}"{DASHED[look.dash]} stroke-width="2" '
+        f'points="{" ".join(map(place, line))}"/>'
+        for look, line in zip(chosen, lines.values(), strict=True)
     )
     text = 'font-size="11" fill="currentColor" font-family="sans-serif"'
     axes = (
@@ -89,7 +93,8 @@ def curve(lines: Mapping[str, Sequence[tuple[float, float]]], y: str) -> str:
         f'<text x="{WIDTH - 10}" y="{HEIGHT - 8}" text-anchor="end" {text}>{x1:g}</text>'
     )
     labels = " ".join(
-        f'<span style="color:{tone}">&#9632;</span>&nbsp;{escape(name)}' for tone, name in zip(tones, lines, strict=True)
+        f'<span style="color:{look.colour}">{MARKS[look.dash]}</span>&nbsp;{escape(name)}'
+        for look, name in zip(chosen, lines, strict=True)
     )
     label = escape(f"{y} by round")
     return (

@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 
 from fedgsp.core.errors import InputError
-from fedgsp.report.colours import known_look, looks
+from fedgsp.report.colours import MARKERS, known_look, looks
 from fedgsp.report.plotting import require_plotting
 
 DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 3)), (0, (2, 4)))
-MARKERS = ("o", "s", "^", "D")
-"""Of curves that are one point each: those of one colour differ in it."""
 NO_METHOD = "#9AA5B1"
 """Of bars that are no method's."""
 PAPER = {"marker": "D", "markersize": 7, "markerfacecolor": "white", "markeredgewidth": 1.8, "linestyle": "none"}
-"""The paper's own figures, in the colour of their method."""
+"""The paper's own figures: in the colour of their curve, beside bars in black."""
 
 
 @dataclass(frozen=True)
@@ -166,19 +164,17 @@ class BarChart:
         bottom = np.zeros(len(self.labels))
         known = [known_look(self.method or label) for label in self.labels]
         colours = [NO_METHOD if look is None else look.colour for look in known]
-        hatches = ["//" if look is not None and look.dash else "" for look in known]
+        shared = [look is not None and look.dash > 0 for look in known]  # a colour with another method: hatched
+        styles: list[dict[str, Any]] = [
+            {"color": colours, "edgecolor": "white", "hatch": ["//" if one else "" for one in shared], "linewidth": 0},
+            {"color": "white", "edgecolor": colours, "hatch": "xx", "linewidth": 1},
+        ]
         for at, (name, values) in enumerate(self.stacks):
-            axes.bar(
-                self.labels, values, bottom=bottom, color=colours if at == 0 else "white", width=0.6, edgecolor=colours,
-                hatch=hatches if at == 0 else "xx", linewidth=0 if at == 0 else 1,
-            )  # fmt: skip
+            axes.bar(self.labels, values, bottom=bottom, width=0.6, **styles[min(at, 1)])
             if len(self.stacks) > 1:  # no method's colour in the legend
                 style = {"color": NO_METHOD} if at == 0 else {"color": "white", "edgecolor": NO_METHOD, "hatch": "xx"}
                 axes.bar([0], [0], label=name, **style)
             bottom += np.asarray(values, dtype=float)
-        for at, look in enumerate(known):  # white hatches, on the methods that share a colour with another
-            if look is not None and look.dash:
-                axes.patches[at].set_edgecolor("white")
         halves = list(self.errors) or [0.0] * len(self.labels)
         if any(halves):
             axes.errorbar(range(len(self.labels)), bottom, yerr=halves, fmt="none", ecolor="black", capsize=4)

@@ -46,7 +46,7 @@ def curves_picture(
     }
     for fleet in fleets:
         if all(fleet in trace.seconds for trace in every):  # a run that wrote nothing down has no times
-            time, unit = time_unit_of(max((trace.seconds[fleet][-1] for trace in every), default=0.0))
+            time, unit = time_unit_of(max(trace.seconds[fleet][-1] for trace in every))
             axes[f"simulated {unit} ({fleet})"] = partial(_time, fleet, time)
     last = max(trace.history[-1]["round"] for trace in every)
     rows = [

@@ -13,6 +13,7 @@ from fedgsp.study.paper import claim_checks, cost_checks
 from fedgsp.study.paper.catalog import studies_named
 from fedgsp.study.paper.claims import CLAIMS
 from fedgsp.study.paper.report import write_report
+from fedgsp.study.paper.rows import FIXED, SHUFFLED
 from fedgsp.study.paper.verdicts import BY_CONSTRUCTION, DIRECTION, FAILS, HOLDS, UNCLEAR, against_rest, of_share, of_size
 
 
@@ -137,18 +138,16 @@ class TestChecks:
         risen = {"loss": [1.2, 1.2], "least_loss": [1.0, 1.0], "least_loss_round": [5, 6], "rise_by_others": [0.2, 0.21]}
         flat = {"loss": [1.0, 1.0], "least_loss": [1.0, 1.0], "least_loss_round": [9, 9], "rise_by_others": [-0.01, 0.0]}
         one = {"loss": [1.2], "least_loss": [1.0], "least_loss_round": [5], "rise_by_others": []}
-        assert claim_checks.loss_rises({claim_checks.FIXED: risen, claim_checks.SHUFFLED: risen})[1] == HOLDS
-        assert claim_checks.loss_rises({claim_checks.FIXED: risen, claim_checks.SHUFFLED: flat})[1] == (
-            "fixed order holds, shuffled does not hold here"
-        )
-        said, verdict = claim_checks.loss_rises({claim_checks.FIXED: one, claim_checks.SHUFFLED: one})
+        assert claim_checks.loss_rises({FIXED: risen, SHUFFLED: risen})[1] == HOLDS
+        assert claim_checks.loss_rises({FIXED: risen, SHUFFLED: flat})[1] == ("fixed order holds, shuffled does not hold here")
+        said, verdict = claim_checks.loss_rises({FIXED: one, SHUFFLED: one})
         assert verdict == UNCLEAR, "an end is never below its least"
         assert "never below it, by construction" in said
-        assert claim_checks.loss_rises({claim_checks.FIXED: flat, claim_checks.SHUFFLED: flat})[1] == FAILS
+        assert claim_checks.loss_rises({FIXED: flat, SHUFFLED: flat})[1] == FAILS
 
     def test_one_seed_is_said_with_the_verdict(self) -> None:
         def facts(seeds: int, lead: float) -> dict[str, Any]:
-            ends = {"FedAvg": 0.7, "NaiveGSP": 0.7 + lead, claim_checks.FIXED: 0.7, claim_checks.SHUFFLED: 0.7, "FedGSP": 0.7}
+            ends = {"FedAvg": 0.7, "NaiveGSP": 0.7 + lead, FIXED: 0.7, SHUFFLED: 0.7, "FedGSP": 0.7}
             return {"m": {"rounds": 9, "seeds": seeds, "methods": {n: {"accuracy": [a] * seeds} for n, a in ends.items()}}}
 
         check = claim_checks.gap("NaiveGSP", "FedAvg", 0.05)

@@ -29,8 +29,9 @@ from fedgsp.study.paper.dealing import OWN, Dealing
 from fedgsp.study.paper.dry_runner import DryRunner, PlannedUnit
 from fedgsp.study.paper.growth import rates
 from fedgsp.study.paper.long_words import long_words
+from fedgsp.study.paper.ours import ENTRANTS, method_of
 from fedgsp.study.paper.presets import PRESETS, preset_named, with_model, with_rounds
-from fedgsp.study.paper.rows import ABLATION, RIVALS
+from fedgsp.study.paper.rows import CURVES, RIVALS
 from fedgsp.study.paper.runner import PaperRunner, check_data
 from fedgsp.study.paper.skew import rows as skew_rows
 from fedgsp.study.paper.table import _gaps, _paper_figures, all_methods
@@ -40,9 +41,9 @@ from tests.support.small_federations import images
 
 SHORT = Arm("small_cnn", 2, 1)
 LONGER = Arm("small_cnn", 3, 1, only=("fedavg", "fedgsp", "chains-then-adam"))
-ALONE, OTHER = Arm("small_cnn", 4, 1, only=("FedAvg",)), Arm("small_cnn", 5, 1, only=("FedGSP",))
+ALONE = Arm("small_cnn", 5, 1, only=("FedGSP",))
 SMOKE = replace(
-    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP")), ALONE, OTHER),
+    PRESETS["smoke"], curves=(replace(SHORT, seeds=2), replace(LONGER, only=("FedAvg", "FedGSP")), ALONE),
     table_long=LONGER,
     growth=SHORT, kappa=SHORT, table=SHORT, rivals=SHORT, cost=SHORT,
     ours=replace(SHORT, seeds=2, first_seed=3), tune_rounds=1,
@@ -233,7 +234,7 @@ class TestSettings:
         longer, papers, _ = preset.curves[2:]
         assert preset.curves[:2] == (Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3))
         assert (papers.label, papers.only) == ("leaf_cnn, 250 rounds", ("FedAvg", "FedGSP"))
-        assert (longer.label, longer.only) == ("small_cnn, 500 rounds", ABLATION)
+        assert (longer.label, longer.only) == ("small_cnn, 500 rounds", CURVES)
         assert preset.target is None
         only = with_model(preset, "small_cnn")
         assert only.curves == (Arm("small_cnn", 100, 3), longer)
@@ -256,7 +257,7 @@ class TestSettings:
         orders = {name: method.planner.order for name, method in made.items()}  # type: ignore[attr-defined]
         assert orders["NaiveGSP+ICG, fixed order"] == "fixed"
         assert orders["NaiveGSP+ICG, shuffled"] == orders["FedGSP"] == "shuffled"
-        assert tuple(made) == ABLATION
+        assert tuple(made) == CURVES
 
     def test_unknown_names(self) -> None:
         with pytest.raises(InputError, match="did you mean 'kappa'"):
@@ -345,17 +346,28 @@ class TestFindings:
         assert (told["rounds"], told["seeds"], len(told["cut"])) == (3, 1, 12)
         assert told["gaps_long"]["cut"] == ["accuracy", "loss", "fewer_rounds"], "a mean over other rivals is another figure"
         assert "small_cnn, 3 rounds" in everything.found["cost-to-target"].facts["target"]
-        # of a method that was cut from a series, its longest other runs count
-        told = everything.found["cost-to-target"].facts["target"]["small_cnn, 4 rounds"]
-        assert (told["rounds"], [len(told["to_80"][name]) for name in ("fedavg", "fedgsp")]) == (4, [1, 1])
-        (words,) = (line for line in long_words(told_by(everything)) if "After 4 rounds" in line)
-        assert re.search(
-            r"FedAvg ends at [\d.]+ % \(the paper after 500: 80.1 %\); FedGSP, cut for time after 5 rounds, has [\d.]+ %", words
-        )
-        assert "All in order" not in words
         (words,) = (line for line in long_words(told_by(everything)) if "After 5 rounds" in line)
         assert "rounds to 80 %" not in words, "FedAvg's end is the target, and it was cut here"
-        assert re.search(r"FedGSP ends at [\d.]+ % .*; FedAvg, cut for time after 4 rounds, has [\d.]+ % there", words)
+        assert re.search(
+            r"FedGSP ends at [\d.]+ % \(the paper after 500: 85.4 %\); FedAvg, cut for time, has [\d.]+ % after 3 rounds", words
+        )
+        assert "All in order" not in words
+
+    def test_a_method_that_diverged_was_not_cut(self) -> None:
+        one = {"model": "m", "rounds": 9, "seeds": 1, "cut": [], "longer": True, "methods": {"FedGSP": {"accuracy": [0.5]}}}
+        (words,) = long_words({"curves": {"facts": {"m, 9 rounds": one}}})
+        assert words.endswith("FedGSP ends at 50.0 % (the paper after 500: 85.4 %); FedAvg diverged.")
+        several = {name: {"accuracy": [share]} for name, share in (("FedAvg", 0.1), ("NaiveGSP", 0.3), ("FedGSP", 0.2))}
+        (words,) = long_words({"curves": {"facts": {"m, 9 rounds": {**one, "methods": several}}}})
+        assert "All in order: NaiveGSP 30.0 %; FedGSP 20.0 %; FedAvg 10.0 %." in words
+
+    def test_other_forms_are_named_or_refused(self, data: FederatedData, source: str, tmp_path: Path) -> None:
+        runner = PaperRunner(SMOKE, data, DataFacts.of(data, source), tmp_path)
+        assert not any("," in name for name in ENTRANTS), "--methods splits at commas"
+        with pytest.raises(InputError, match=r"unknown form 'kappa=0\.7' of fedgsp: "):
+            method_of(runner, "fedgsp@kappa=0.7")
+        with pytest.raises(InputError, match="only methods with FedGSP's growth"):
+            method_of(runner, "chains-then-adam@kappa=0.1")
 
     def test_ours_with_a_larger_model_has_the_values_of_the_smaller(self, everything: Everything) -> None:
         facts = everything.found["ours"].facts

@@ -9,7 +9,7 @@ from typing import Any
 from fedgsp.cost import PAPER
 from fedgsp.models import resolve
 from fedgsp.study.noise import Estimate
-from fedgsp.study.paper.rows import RIVALS
+from fedgsp.study.paper.rows import CURVES, FIXED, RIVALS, SHUFFLED
 from fedgsp.study.paper.verdicts import (
     BY_CONSTRUCTION,
     FAILS,
@@ -28,8 +28,6 @@ from fedgsp.study.paper.verdicts import (
     with_seeds,
 )  # fmt: skip
 
-FIXED, SHUFFLED = "NaiveGSP+ICG, fixed order", "NaiveGSP+ICG, shuffled"
-CURVES = ("FedAvg", "NaiveGSP", FIXED, SHUFFLED, "FedGSP")
 ROBUST = 0.02
 """Accuracies within two points of each other are alike."""
 RISE = 0.02

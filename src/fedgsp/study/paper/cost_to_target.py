@@ -11,11 +11,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fedgsp.cost import FLEETS, paper_costs
+from fedgsp.methods import named
 from fedgsp.plan import Grouped
 from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import HOLDOUT, TEST, final
 from fedgsp.study.findings import Findings
-from fedgsp.study.paper.rows import PAPER
+from fedgsp.study.paper.rows import PAPER, PAPER_CLIENTS, PAPER_KAPPA, PAPER_TARGET
 from fedgsp.study.records import Arm, Trace
 from fedgsp.study.tables import Column, Table, bytes_, bytes_unit, number, percent, time_unit_of
 from fedgsp.study.targets import Reached, as_fact, mean_or_none, reached, scaled, window_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from fedgsp.study.paper.runner import PaperRunner
 
 TITLE = "Time and traffic to the accuracy of FedAvg"
-FLEET = "paper"
-PAPER_TARGET = 0.8
 WORDS = {"fedavg": "FedAvg", "fedgsp": "FedGSP"}
 """The methods, and what the curves call them."""
 METHODS = tuple(WORDS)
@@ -53,19 +52,9 @@ def gather(runner: PaperRunner) -> CostRuns:
         found.held[ONE_LR][name] = runner.traces(f"{name} with {held_out} held out", runner.method(name), arm, holdout=held_out)
         found.held[TUNED][name] = runner.traces(f"{name} tuned with {held_out} held out", best.method, arm, holdout=held_out)
     for curve in runner.preset.curves:
-        if curve.has(WORDS["fedavg"]):  # its end is the target
-            series = {name: _series(runner, curve, name) for name in METHODS}
-            found.whole[curve] = {n: runner.traces(arm.named(n), runner.method(n), arm) for n, arm in series.items()}
+        if all(curve.has(words) for words in WORDS.values()):  # FedAvg's end is the target
+            found.whole[curve] = {name: runner.traces(curve.named(name), runner.method(name), curve) for name in METHODS}
     return found
-
-
-def _series(runner: PaperRunner, curve: Arm, name: str) -> Arm:
-    """The curve's own runs; of a method that was cut from a series, the longest other runs with that model.
-
-    A target that it reaches there is reached as soon in a longer run.
-    """
-    others = [arm for arm in runner.preset.curves if arm.model == curve.model and arm.has(WORDS[name])]
-    return curve if curve.has(WORDS[name]) else max(others, key=lambda arm: arm.rounds, default=curve)
 
 
 def _held_out(runner: PaperRunner) -> int:
@@ -124,7 +113,7 @@ def show(runner: PaperRunner, gathered: CostRuns) -> Findings:
         "Simulated time (the paper's T_comp and T_comm) and traffic (D_comm) until the target is reached; in the first row for "
         "the rounds that the paper prints."
     )
-    pictures = [Picture("cost-to-target", caption, [_papers(runner), *bars])] if bars else []
+    pictures = [Picture("cost-to-target", caption, [_papers(), *bars])] if bars else []
     return Findings("cost-to-target", TITLE, [target_table, end_table], pictures, facts)
 
 
@@ -167,14 +156,14 @@ def _bar_cells(cost: dict[str, Any] | None) -> tuple[Any, ...]:
     return (*(cost[name] for name in names), *cost["seconds"].values())
 
 
-def _papers(runner: PaperRunner) -> list[BarChart]:
+def _papers() -> list[BarChart]:
     """Figure 6: the paper's formulas for the rounds that it prints."""
     costs = {}
     for name in METHODS:
-        planner, rounds = runner.method(name).planner, PAPER[name][2]
+        planner, rounds = named(name).planner, PAPER[name][2]
         assert isinstance(planner, Grouped)
         assert rounds is not None
-        found = paper_costs(planner.growth, runner.facts.clients, rounds, planner.kappa)
+        found = paper_costs(planner.growth, PAPER_CLIENTS, rounds, PAPER_KAPPA)
         costs[name] = {what: getattr(found, what) for what in ("computing", "communication", "traffic")}
     return _by_formula(f"the paper, to {100 * PAPER_TARGET:.0f} %", costs)
 

@@ -16,7 +16,7 @@ from fedgsp.run.metrics import best, evaluations, final, final_evaluations
 from fedgsp.study.curve_picture import FLEET, curves_picture
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate
-from fedgsp.study.paper.rows import PAPER, PAPER_END
+from fedgsp.study.paper.rows import FIXED, PAPER, PAPER_END, PAPER_TARGET, SHUFFLED
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import window_of
 
@@ -38,8 +38,8 @@ def methods(runner: PaperRunner) -> dict[str, Method]:
     return {
         "FedAvg": runner.method("fedavg"),
         "NaiveGSP": runner.method("naive-gsp"),
-        "NaiveGSP+ICG, fixed order": replace(icg, planner=replace(icg.planner, order="fixed")),  # type: ignore[type-var]
-        "NaiveGSP+ICG, shuffled": icg,
+        FIXED: replace(icg, planner=replace(icg.planner, order="fixed")),  # type: ignore[type-var]
+        SHUFFLED: icg,
         "FedGSP": runner.method("fedgsp"),
     }
 
@@ -60,11 +60,13 @@ def show(runner: PaperRunner, gathered: dict[Arm, dict[str, list[Trace]]]) -> Fi
         whole = {name: [t for t in runs if not t.diverged] for name, runs in traces.items()}
         kept = {name: runs for name, runs in whole.items() if runs}
         tables.append(_table(arm, traces, _cut(runner, arm)))
-        if len(traces) > 1:  # a curve alone compares nothing
+        if len(kept) > 1:  # a curve alone compares nothing
             of = f"{arm.label}, {len(runner.seeds(arm))} seed(s)"
             pictures.append(curves_picture(_file(arm), kept, of, fleets=TIMED, paper=_papers(kept)))
-        facts[arm.label] = {"model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "cut": _cut(runner, arm),
-                            "methods": {name: _facts(runs) for name, runs in kept.items()}}  # fmt: skip
+        facts[arm.label] = {
+            "model": arm.model, "rounds": arm.rounds, "seeds": len(runner.seeds(arm)), "longer": bool(arm.only),
+            "cut": _cut(runner, arm), "methods": {name: _facts(runs) for name, runs in kept.items()},
+        }  # fmt: skip
     return Findings("curves", TITLE, tables, pictures, facts)
 
 
@@ -74,7 +76,7 @@ def _papers(names: Iterable[str]) -> dict[str, list[tuple[str, float, float]]]:
     for name in names:
         if (told := PAPER.get(name.lower())) is not None:
             accuracy, loss, rounds = told
-            found["accuracy"] += [(name, PAPER_END, accuracy)] + ([] if rounds is None else [(name, rounds, 0.8)])
+            found["accuracy"] += [(name, PAPER_END, accuracy)] + ([] if rounds is None else [(name, rounds, PAPER_TARGET)])
             found["loss"].append((name, PAPER_END, loss))
     return found
 

@@ -14,7 +14,7 @@ from fedgsp.study.paper.long_words import long_words
 from fedgsp.study.paper.shares import HOLDS, TOO_FEW
 
 Facts = Mapping[str, Any]
-BEST_FORM, BEST_OURS = "fedgsp@alpha=1,kappa=0.2", "long-chains-then-adam"
+BEST_FORM, BEST_OURS = "fedgsp@alpha=1+kappa=0.2", "long-chains-then-adam"
 OURS = {
     "fedgsp-capped": "FedGSP's chains, steps of up to twice the mean update, averaged models",
     "chains-then-adam": "two rounds of short chains, then FedAdam begun afresh, averaged models",

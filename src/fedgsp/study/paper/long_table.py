@@ -14,7 +14,7 @@ from fedgsp.run.metrics import final
 from fedgsp.study.grid import shown
 from fedgsp.study.grids import grid_of
 from fedgsp.study.noise import Estimate
-from fedgsp.study.paper.rows import GRID, LONG, OURS
+from fedgsp.study.paper.rows import GRID, LONG, OURS, PAPER_TARGET
 from fedgsp.study.tables import Column, Table, bytes_, number, percent
 from fedgsp.study.targets import as_fact, mean_or_none, reached, window_of
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from fedgsp.study.records import Arm, Trace
     from fedgsp.study.tune import Tuning
 
-TARGET = 0.8
-"""The paper's."""
 COSTS = ("rounds", "serial_steps", "bytes")
 
 
@@ -58,9 +56,9 @@ def long_facts(found: LongRuns, seeds: int) -> dict[str, Any]:
         for metric in ("accuracy", "loss")
     }
     return {
-        "model": found.arm.model, "rounds": found.arm.rounds, "seeds": seeds, "target": TARGET, "cut": _cut(found),
+        "model": found.arm.model, "rounds": found.arm.rounds, "seeds": seeds, "target": PAPER_TARGET, "cut": _cut(found),
         "chosen": found.chosen, "long_by_seed": ends["accuracy"], "loss": ends["loss"],
-        "reached": {name: as_fact([reached(trace, TARGET) for trace in runs]) for name, runs in found.runs.items()},
+        "reached": {name: as_fact([reached(trace, PAPER_TARGET) for trace in runs]) for name, runs in found.runs.items()},
     }  # fmt: skip
 
 
@@ -71,15 +69,15 @@ def long_table(found: LongRuns, seeds: int, paper: Mapping[str, tuple[float, flo
         if any(trace.diverged for trace in runs):
             rows.append((0.0, (name, found.chosen[name].replace(",", ", "), "diverged", *[None] * 7)))
             continue
-        taken = [reached(trace, TARGET) for trace in runs]
+        taken = [reached(trace, PAPER_TARGET) for trace in runs]
         ends = [final(trace.history, "accuracy") for trace in runs]
         losses = [final(trace.history, "loss") for trace in runs]
         costs = [mean_or_none(taken, what) for what in COSTS]
         cells = (Estimate.of(ends), Estimate.of(losses), *costs, *paper.get(name, (None, None, None)))
         rows.append((fmean(ends), (name, found.chosen[name].replace(",", ", "), *cells)))
-    cut = _cut(found)
+    cut, goal = _cut(found), f"{100 * PAPER_TARGET:.0f} %"
     return Table(
-        "table-long", f"After {found.arm.rounds} rounds, {found.arm.model}, tuned, {seeds} seed(s); to {100 * TARGET:.0f} %",
+        "table-long", f"After {found.arm.rounds} rounds, {found.arm.model}, tuned, {seeds} seed(s); to {goal}",
         (Column("method"), Column("chosen"), Column("accuracy %", percent), Column("loss", number(3)),
          Column("rounds", number()), Column("serial steps", number()), Column("bytes", bytes_),
          Column("paper: accuracy %", percent), Column("paper: loss", number(3)), Column("paper: rounds", number())),

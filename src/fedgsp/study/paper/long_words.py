@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from fedgsp.study.paper.cost_checks import PAPER_ROUNDS
 from fedgsp.study.paper.cost_to_target import WORDS as NAMES
-from fedgsp.study.paper.rows import PAPER
+from fedgsp.study.paper.rows import PAPER, PAPER_END
 
 Facts = Mapping[str, Any]
 
@@ -34,41 +33,42 @@ def _one_rate(curves: Facts, costs: Facts) -> list[str]:
     """
     said = []
     for label, told in curves.items():
-        ends = {name: fmean(told["methods"][name]["accuracy"]) for name in NAMES.values() if name in told["methods"]}
-        if (not told.get("cut") and "," not in label) or not ends:
+        ends = {words: fmean(told["methods"][words]["accuracy"]) for words in NAMES.values() if words in told["methods"]}
+        if not told["longer"] or not ends:
             continue
         when = costs.get(label, {}).get("to_80", {})
         rounds = "; ".join(
-            f"{words} in {_rounds(when[name])} (the paper: {theirs})"
-            for (name, words), theirs in zip(NAMES.items(), reversed(PAPER_ROUNDS), strict=True)
-            if name in when
+            f"{words} in {_rounds(when[name])} (the paper: {PAPER[name][2]})" for name, words in NAMES.items() if name in when
         )
+        others = [one for one in curves.values() if one["model"] == told["model"]]
         said.append(
             f"**After {told['rounds']} rounds** with the paper's learning rate ({told['model']}, {told['seeds']} seed(s), "
             f"[curves](curves/README.md)): {f'rounds to 80 %: {rounds}. ' if rounds else ''}"
-            f"{_ends(ends, [one for one in curves.values() if one['model'] == told['model']])}.{_order(told['methods'])}"
+            f"{_ends(ends, told['cut'], others)}.{_order(told['methods'])}"
         )
     return said
 
 
-def _ends(ends: Mapping[str, float], others: Sequence[Facts]) -> str:
+def _ends(ends: Mapping[str, float], cut: Sequence[str], others: Sequence[Facts]) -> str:
     papers = {words: 100 * PAPER[name][0] for name, words in NAMES.items()}
     if len(ends) == len(NAMES):
         avg, gsp = (100 * ends[words] for words in NAMES.values())
         theirs = papers["FedGSP"] - papers["FedAvg"]
         return f"FedGSP ends at {gsp:.1f} %, FedAvg at {avg:.1f} %: {gsp - avg:+.1f} points (the paper: {theirs:+.1f})"
-    said = [f"{words} ends at {100 * end:.1f} % (the paper after 500: {papers[words]:.1f} %)" for words, end in ends.items()]
-    for words in NAMES.values():
-        if words not in ends:
-            known = [one for one in others if words in one["methods"]]
-            longest = max(known, key=lambda one: one["rounds"], default=None)
-            said.append(
-                f"{words} was cut for time"
-                if longest is None
-                else f"{words}, cut for time after {longest['rounds']} rounds, has "
-                f"{100 * fmean(longest['methods'][words]['accuracy']):.1f} % there"
-            )
+    said = [f"{n} ends at {100 * end:.1f} % (the paper after {PAPER_END}: {papers[n]:.1f} %)" for n, end in ends.items()]
+    missing = [words for words in NAMES.values() if words not in ends]
+    said += [_elsewhere(words, others) if words in cut else f"{words} diverged" for words in missing]
     return "; ".join(said)
+
+
+def _elsewhere(words: str, others: Sequence[Facts]) -> str:
+    """Where a method that was cut from a series was in its longest other runs."""
+    known = [one for one in others if words in one["methods"]]
+    if not known:
+        return f"{words} was cut for time"
+    longest = max(known, key=lambda one: one["rounds"])
+    end = 100 * fmean(longest["methods"][words]["accuracy"])
+    return f"{words}, cut for time, has {end:.1f} % after {longest['rounds']} rounds"
 
 
 def _order(methods: Facts) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.cost import FLEETS
 from fedgsp.plan import Grouped, Log
 from fedgsp.run.metrics import HOLDOUT, TEST, final
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from fedgsp.study.records import Arm, Trace
 
 TITLE = "Methods of our own against tuned FedGSP"
-FORMS: Mapping[str, Mapping[str, float]] = {"kappa=0.1": {"kappa": 0.1}, "alpha=1,kappa=0.2": {"alpha": 1, "kappa": 0.2}}
+FORMS: Mapping[str, Mapping[str, float]] = {"kappa=0.1": {"kappa": 0.1}, "alpha=1+kappa=0.2": {"alpha": 1, "kappa": 0.2}}
 LESS, SLOWER = (f"@{form}" for form in FORMS)
 OWN_ROWS = ("fedgsp-capped", f"fedgsp-capped{LESS}", "chains-then-adam", "long-chains-then-adam")
 RIVALS = ("fedgsp", f"fedgsp{LESS}", f"fedgsp{SLOWER}")
@@ -98,9 +99,11 @@ def method_of(runner: PaperRunner, name: str) -> Method:
     method = runner.method(base)
     if not form:
         return method
+    if form not in FORMS:
+        raise InputError(f"unknown form '{form}' of {base}: {did_you_mean(form, FORMS)}")
     planner, told = method.planner, FORMS[form]
-    assert isinstance(planner, Grouped)
-    assert isinstance(planner.growth, Log)
+    if not isinstance(planner, Grouped) or not isinstance(planner.growth, Log):
+        raise InputError(f"'{name}': only methods with FedGSP's growth have other forms.")
     growth = replace(planner.growth, alpha=told.get("alpha", planner.growth.alpha))
     return replace(method, planner=replace(planner, growth=growth, kappa=told["kappa"]))
 

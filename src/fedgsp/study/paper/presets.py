@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fedgsp.core.errors import InputError, did_you_mean
 from fedgsp.study.paper.dealing import SKEWS
-from fedgsp.study.paper.rows import ABLATION, LONG
+from fedgsp.study.paper.rows import CURVES, LONG
 from fedgsp.study.records import Arm
 
 
@@ -102,7 +102,7 @@ PRESETS: Mapping[str, Preset] = {
     "laptop": Preset(
         name="laptop", data=FEMNIST,
         curves=(
-            Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=ABLATION),
+            Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=CURVES),
             Arm("leaf_cnn", 250, 1, only=("FedAvg", "FedGSP")), Arm("leaf_cnn", 500, 1, only=("FedGSP",)),
         ),
         table_long=Arm("small_cnn", 500, 1, only=LONG),

@@ -16,8 +16,8 @@ from fedgsp.report.study_figures import BarChart, Picture
 from fedgsp.run.metrics import final
 from fedgsp.study.findings import Findings
 from fedgsp.study.noise import Estimate, differences, sentence
-from fedgsp.study.paper.long_table import TARGET, LongRuns, gather_long, long_facts, long_table, tuning_table
-from fedgsp.study.paper.rows import PAPER, PAPER_END, RIVALS
+from fedgsp.study.paper.long_table import LongRuns, gather_long, long_facts, long_table, tuning_table
+from fedgsp.study.paper.rows import PAPER, PAPER_END, PAPER_TARGET, RIVALS
 from fedgsp.study.records import Trace
 from fedgsp.study.tables import Column, Table, number, percent
 from fedgsp.study.targets import mean_or_none, reached, scaled, window_of
@@ -151,7 +151,7 @@ def _gaps(figures: dict[str, Means]) -> dict[str, Any]:
 
 def _long_gaps(long: LongRuns) -> dict[str, Any] | None:
     """The gaps of the longer series, but those that need a method that was cut; None if FedGSP or FedAvg diverged."""
-    ours = {name: _means(runs, TARGET) for name, runs in long.runs.items()}
+    ours = {name: _means(runs, PAPER_TARGET) for name, runs in long.runs.items()}
     if not {"fedgsp", "fedavg"} <= ours.keys():
         return {"cut": ["accuracy", "loss", "fewer_rounds", "fedavg"]}
     if ours["fedgsp"] is None or ours["fedavg"] is None:
@@ -190,8 +190,7 @@ def _picture(found: TunedRuns, arm: Arm) -> Picture:
         ends = [Estimate.of([final(trace.history, "accuracy") for trace in runs]) for runs in whole.values()]
         means, halves = [one.mean for one in ends], [one.half or 0.0 for one in ends]
         theirs = [PAPER[name][0] if name in PAPER else None for name in whole]
-        panels.append(
-            BarChart(f"{title}, {of.rounds} rounds", "", "test accuracy", list(whole), [("", means)], halves, paper=theirs)
-        )
-    caption = f"Test accuracy ({arm.model}), mean and 95 % interval over seeds; the paper's is after {PAPER_END} rounds."
+        words = f"{title}, {of.rounds} rounds, {of.model}"
+        panels.append(BarChart(words, "", "test accuracy", list(whole), [("", means)], halves, paper=theirs))
+    caption = f"Test accuracy, mean and 95 % interval over seeds; the paper's is of leaf_cnn after {PAPER_END} rounds."
     return Picture("table", caption, [[panel] for panel in panels], wide=1.7)
