@@ -1,7 +1,7 @@
 """Breaks the code on purpose, one small fault at a time, and sees whether the tests notice.
 
     python -m tests.mutations                       the stated faults (`faults.py`): each must be caught
-    python -m tests.mutations --sample 30           those of what changed since the last commit, and 30 others (`make test-all`)
+    python -m tests.mutations --sample 20           those of what changed since the last commit, and 20 others (`make test-all`)
     python -m tests.mutations moon sums             those with one of these words in their file or text
     python -m tests.mutations --generated 240       generated ones for so many seconds; survivors are listed, not an error
     python -m tests.mutations --generated 240 --seed 7

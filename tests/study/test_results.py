@@ -108,7 +108,7 @@ def test_the_readme_quotes_what_ours_is_worth() -> None:
     assert (told["target"], pair["verdict"]) == (0.8, "holds")
     steps, size = (round(-100 * pair["share"][what]) for what in ("serial_steps", "bytes"))
     text = " ".join((ROOT / "README.md").read_text().split())
-    assert "has 80 % in no more rounds than tuned FedGSP" in text
+    assert "has 80 % of the test samples in no more rounds than tuned FedGSP" in text
     assert f"It takes {steps} % fewer serial steps and {size} % fewer bytes" in text
 
 

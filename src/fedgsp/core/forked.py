@@ -1,7 +1,7 @@
 """Processes that are forked by a server which has imported what they need: the asker's side of `core/fork_server.py`.
 
 The server is a program of its own, so scripts need no main guard, notebooks work, and no lock or thread of ours is inherited.
-It is started with the first process and kept, so the next cost next to nothing.
+It is started with the first process, or before (`prepare`), and kept, so the next cost next to nothing.
 """
 
 from __future__ import annotations

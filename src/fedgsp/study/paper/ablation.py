@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fedgsp.client.schedule import Decay
+from fedgsp.client.schedule import Decay, Steady
 from fedgsp.methods import named
 from fedgsp.plan import ICG, Constant, Grouped, Growth, Log, Random, Singletons, Switch
 from fedgsp.run.metrics import final
@@ -63,13 +63,15 @@ def long_chains(
     return replace(method, planner=Switch(start, alone, rounds=rounds), server=server)
 
 
-def pieces_of(preset_methods: Mapping[str, Method]) -> dict[str, Forms]:
+def pieces_of(methods: Mapping[str, Method]) -> dict[str, Forms]:
     """Method -> what is taken away -> the method without it."""
-    long, capped = preset_methods[LONG], preset_methods[CAPPED]
+    long, capped = methods[LONG], methods[CAPPED]
     assert isinstance(long.planner, Switch)
     assert isinstance(long.server, Averaged)
-    assert isinstance(long.server.server, WarmStart)
-    warm, exp = long.server.server, FedExP(cap=2.0, average_last=False)
+    assert isinstance(capped.server, Averaged)
+    warm, exp = long.server.server, capped.server.server
+    assert isinstance(warm, WarmStart)
+    assert isinstance(exp, FedExP)
     return {
         LONG: {
             WHOLE: long,
@@ -78,21 +80,21 @@ def pieces_of(preset_methods: Mapping[str, Method]) -> dict[str, Forms]:
             "moments kept from the start": replace(long, server=replace(long.server, server=replace(warm, fresh=False))),
             "a plain mean throughout": replace(long, server=replace(long.server, server=Mean())),
             "models not averaged": replace(long, server=warm),
-            "a constant learning rate": replace(long, local=replace(long.local, schedule=type(long.local)().schedule)),
+            "a constant learning rate": replace(long, local=replace(long.local, schedule=Steady())),
         },
         CAPPED: {
             WHOLE: capped,
-            "without a longer step": replace(capped, server=Averaged(Mean(), decay=0.5)),
-            "the step not capped": replace(capped, server=Averaged(replace(exp, cap=None), decay=0.5)),
+            "without a longer step": replace(capped, server=replace(capped.server, server=Mean())),
+            "the step not capped": replace(capped, server=replace(capped.server, server=replace(exp, cap=None))),
             "models not averaged": replace(capped, server=exp),
             "neither": replace(capped, server=Mean()),
         },
     }
 
 
-def forms_of(preset_methods: Mapping[str, Method], beta: int) -> dict[str, Forms]:
+def forms_of(methods: Mapping[str, Method], beta: int) -> dict[str, Forms]:
     """Method -> form -> the method in that form."""
-    long, gsp = preset_methods[LONG], preset_methods[FEDGSP]
+    long, gsp = methods[LONG], methods[FEDGSP]
     assert isinstance(gsp.planner, Grouped)
     planner, slower = gsp.planner, replace(gsp.local, schedule=Decay(0.98, floor=0.2))
 
