@@ -231,7 +231,7 @@ class TestSettings:
 
     def test_the_laptops(self) -> None:
         preset = preset_named("laptop")
-        longer, papers, _ = preset.curves[2:]
+        longer, papers = preset.curves[2:]
         assert preset.curves[:2] == (Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3))
         assert (papers.label, papers.only) == ("leaf_cnn, 250 rounds", ("FedAvg", "FedGSP"))
         assert (longer.label, longer.only) == ("small_cnn, 500 rounds", CURVES)

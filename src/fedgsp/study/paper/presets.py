@@ -103,7 +103,7 @@ PRESETS: Mapping[str, Preset] = {
         name="laptop", data=FEMNIST,
         curves=(
             Arm("leaf_cnn", 100, 1), Arm("small_cnn", 100, 3), Arm("small_cnn", 500, 1, only=CURVES),
-            Arm("leaf_cnn", 250, 1, only=("FedAvg", "FedGSP")), Arm("leaf_cnn", 500, 1, only=("FedGSP",)),
+            Arm("leaf_cnn", 250, 1, only=("FedAvg", "FedGSP")),
         ),
         table_long=Arm("small_cnn", 500, 1, only=LONG),
         ours_large=Arm("leaf_cnn", 20, 2, 3, only=("fedgsp", "fedgsp@kappa=0.1", "fedgsp-capped", "fedgsp-capped@kappa=0.1",
