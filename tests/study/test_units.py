@@ -72,6 +72,18 @@ def test_stops_on_the_way_change_nothing(tmp_path: Path) -> None:
     assert ends == [1, 3, 4]
 
 
+def test_a_unit_that_was_killed_beyond_a_stop_goes_on(tmp_path: Path) -> None:
+    """Stops depend on the speed of the machine, so they are others the next time."""
+    whole = trace_unit(config(), tmp_path / "whole", OBJECTS)
+    for name, asked, stops in (("u", 4, [1, 2]), ("fewer", 2, [])):
+        with pytest.raises(KeyboardInterrupt):
+            trace_unit(config(), tmp_path / name, OBJECTS, [StopAfter(3)], stops=[1])
+        (tmp_path / name / "result.json").unlink()
+        assert figures(trace_unit(config(asked), tmp_path / name, OBJECTS, stops=stops).history) == figures(
+            whole.history[:asked]
+        )
+
+
 def test_data_that_moved_and_parts_of_another_name(tmp_path: Path) -> None:
     """The folder is told where the data is now, so that it can go on."""
     with pytest.raises(KeyboardInterrupt):

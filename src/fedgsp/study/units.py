@@ -137,16 +137,17 @@ def _advance(config: RunConfig, directory: Path, builder: RunBuilder, callbacks:
         return known
     try:
         if (directory / "config.toml").exists():
+            trained = len(read_history(directory))  # more than is asked for, if it was killed on the way to a longer run
             result = lifecycle.resume(
-                directory, rounds=config.run.rounds, workers=config.run.workers, builder=trusting(builder, config),
-                callbacks=callbacks,
+                directory, rounds=max(config.run.rounds, trained), workers=config.run.workers,
+                builder=trusting(builder, config), callbacks=callbacks,
             )  # fmt: skip
         else:
             result = lifecycle.start(builder.build(config), directory, callbacks)
     except Diverged as error:
         write_whole(directory / DIVERGED, str(error).encode())
         return str(error)
-    return result.history
+    return result.history[: config.run.rounds]
 
 
 def fleet_times(
