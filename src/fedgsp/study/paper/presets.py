@@ -18,8 +18,7 @@ class Preset:
     `target` is the accuracy that "rounds to target" is about; None is the scaled target: the whole per cent that FedAvg has at
     its end (the paper's 80 % is just that of its FedAvg, 80.1 %). `log_alphas` are the growth study's rates for Log; Linear and
     Exp get rates with which as many groups are there in the last round, so that only the way there differs. `tune_seeds` and
-    `tune_beyond` are the seeds of a tuning that widens its grid, and how many values it may add to an axis; for
-    the methods of `tune_as_is` it adds none, for time, and the page says so. `holdout` is the
+    `tune_beyond` are the seeds of a tuning that widens its grid, and how many values it may add to an axis. `holdout` is the
     share of clients that never train where a study evaluates unseen clients. `skew_whole` are the numbers of clients with which
     `study skew` has all its rows; `skew_kappa` is the share of groups that train in a round there: less than elsewhere, since
     accuracy hardly depends on it (`study kappa`) and computing does. `table_long` is the longer series of the table's
@@ -50,7 +49,6 @@ class Preset:
     betas: tuple[int, ...]
     tune_seeds: int = 1
     tune_beyond: int = 3
-    tune_as_is: tuple[str, ...] = ()
     target: float | None = None
     grid: tuple[str, ...] | None = None
     lr: float = 0.01

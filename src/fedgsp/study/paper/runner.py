@@ -107,8 +107,7 @@ class PaperRunner(StudyRunner):
         config = self.config(method, replace(arm, rounds=preset.tune_rounds), 0).on_validation()
         wanted, run = preset.grid or grid, self._runs_of(name)
         if wider:
-            limit = 0 if name in preset.tune_as_is else preset.tune_beyond
-            found = climb(config, wanted, run, seeds=range(preset.tune_seeds), limit=limit)
+            found = climb(config, wanted, run, seeds=range(preset.tune_seeds), limit=preset.tune_beyond)
         else:
             found = evaluate_grid(config, wanted, run)
         self.tunings[name] = found
