@@ -142,7 +142,7 @@ def _sites(runner: PaperRunner, found: RobustRuns, losses: dict[tuple[str, str],
         f"The federation's {runner.facts.clients} clients are dealt at random to {preset.attack_sites} sites, which all take "
         f"part in every round. Means over {len(list(runner.seeds(arm)))} seed(s), ± 95 % interval. Points lost: against nobody "
         f"attacking and the plain mean of the same method ({means}), paired over seeds. FedGSP has {SITE_GROUPS} chains in "
-        f"round 1 and more later; chains of two are FedGSP's with two sites each in every round.",
+        f"round 1 and more later; chains of two are FedGSP's with two sites each in every round.", kept=False,
     )  # fmt: skip
 
 
