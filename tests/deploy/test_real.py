@@ -200,6 +200,7 @@ def test_nodes_app_and_superlink_are_killed_and_the_run_goes_on(tmp_path: Path) 
         for name in killed:
             kill_tree(_pid(place, f"node-{name}"))
         until(lambda: len(lines(run / "journal.jsonl")) == 1, 600, "the round to end without the two")
+        until(lambda: any(line.get("round") == 1 for line in lines(run / "plans.jsonl")), 60, "its plan, which is written next")
         [entry] = lines(run / "journal.jsonl")
         assert sorted(one["name"] for one in entry["skipped"]) == sorted(killed)
         account(run)

@@ -47,14 +47,14 @@ def curves_picture(
     for fleet in fleets:
         if all(fleet in trace.seconds for trace in every):  # a run that wrote nothing down has no times
             time, unit = time_unit_of(max(trace.seconds[fleet][-1] for trace in every))
-            axes[f"simulated {unit} ({fleet})"] = partial(_time, fleet, time)
+            axes[f"simulated {unit} ({fleet} fleet)"] = partial(_time, fleet, time)
     last = max(trace.history[-1]["round"] for trace in every)
     rows = [
         [
             LinePlot(
                 f"against {across}", across, f"test {metric}",
                 [_line(label, runs, metric, at) for label, runs in traces.items()],
-                log_x=across.startswith(("serial", "simulated")),
+                log_x=across.startswith(("serial", "simulated") if len(fleets) > 1 else "serial"),
                 paper=[point for point in paper.get(metric, ()) if across == "rounds" and point[1] <= last],
             )
             for across, at in axes.items()

@@ -329,8 +329,8 @@ class TestFindings:
         picture, longer = everything.found["curves"].pictures  # none of a method alone
         assert [len(row) for row in picture.rows] == [5, 5]
         assert [panel.x for panel in picture.rows[0]][-2:] == [
-            "simulated seconds (phone-4g)",
-            "simulated seconds (hospital-fibre)",
+            "simulated seconds (phone-4g fleet)",
+            "simulated seconds (hospital-fibre fleet)",
         ]
         assert len(picture.rows[0][0].lines) == 5  # type: ignore[union-attr]
         assert [line.label for line in longer.rows[0][0].lines] == ["FedAvg", "FedGSP"]  # type: ignore[union-attr]
